@@ -1,1 +1,6 @@
-//! tachograph
+//! tachograph: a flight recorder and taximeter for AI agents.
+//!
+//! The library is the daemon without its `main`: a pure core and, behind the feature `io`, the edges around it.
+//! `src/ARCHITECTURE.md` is the map.
+
+pub mod core;
