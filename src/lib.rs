@@ -1,1 +1,1 @@
-//! tachograph
+pub mod core;
