@@ -126,7 +126,7 @@ pub struct UsageContext<'a> {
 
 impl UsageReport {
     /// Reads any spelling of events.md §2.2 and telemetry-names.md §4 from the text of one JSON
-    /// object. `None` where there is no usage object: null, an empty string, no object, broken JSON.
+    /// object. `None`: no usage object, that is null, an empty string, no object, broken JSON.
     ///
     /// Unknown keys are ignored, null and "" are absent, a value that is no count is *invalid*.
     /// Integers are exact up to `u64::MAX`, also as `"120"`, `15.0` or `1.35e2`. A key given twice
@@ -267,9 +267,11 @@ impl UsageReport {
     }
 
     fn is_changed_by(&self, newer: &UsageReport) -> bool {
-        Field::ALL
-            .into_iter()
-            .any(|field| newer.get(field).is_some_and(|value| self.get(field) != Some(value)))
+        Field::ALL.into_iter().any(|field| {
+            newer
+                .get(field)
+                .is_some_and(|value| self.get(field) != Some(value))
+        })
     }
 
     /// Tokens were told, and all of them are zero.
@@ -287,8 +289,12 @@ impl UsageReport {
     fn is_placeholder_after(&self, older: &UsageReport) -> bool {
         let sides = [Field::Input, Field::Output, Field::Total];
         self.is_all_zero()
-            && sides.iter().all(|field| older.get(*field).is_none() || self.get(*field).is_some())
-            && sides.iter().any(|field| older.get(*field).is_some_and(|value| value > 0))
+            && sides
+                .iter()
+                .all(|field| older.get(*field).is_none() || self.get(*field).is_some())
+            && sides
+                .iter()
+                .any(|field| older.get(*field).is_some_and(|value| value > 0))
     }
 }
 

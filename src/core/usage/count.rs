@@ -46,7 +46,7 @@ impl Count {
 
     pub(crate) fn from_f64(value: f64) -> Count {
         // 2^64: the first double that a u64 cannot hold.
-        if value >= 0.0 && value < 18_446_744_073_709_551_616.0 && value.fract() == 0.0 {
+        if (0.0..18_446_744_073_709_551_616.0).contains(&value) && value.fract() == 0.0 {
             Count::Value(value as u64)
         } else {
             Count::Invalid

@@ -25,7 +25,11 @@ impl Decimal {
             Some(at) => (&unsigned[..at], unsigned[at + 1..].parse::<i32>().ok()?),
             None => (unsigned, 0),
         };
-        let mut decimal = Decimal { negative, digits: 0, exponent };
+        let mut decimal = Decimal {
+            negative,
+            digits: 0,
+            exponent,
+        };
         let (mut any, mut point) = (false, false);
         for byte in mantissa.bytes() {
             match byte {
@@ -57,8 +61,17 @@ impl Decimal {
     /// The sum of two amounts that are not negative.
     pub(crate) fn plus(self, other: Decimal) -> Option<Decimal> {
         let exponent = self.exponent.min(other.exponent);
-        let digits = self.digits_at(exponent)?.checked_add(other.digits_at(exponent)?)?;
-        Some(Decimal { negative: false, digits, exponent }.reduced())
+        let digits = self
+            .digits_at(exponent)?
+            .checked_add(other.digits_at(exponent)?)?;
+        Some(
+            Decimal {
+                negative: false,
+                digits,
+                exponent,
+            }
+            .reduced(),
+        )
     }
 
     /// Plain notation without an exponent. `None` for negative amounts and absurd exponents.
@@ -71,7 +84,10 @@ impl Decimal {
         }
         let mut text = self.digits.to_string();
         if self.exponent >= 0 {
-            text.extend(std::iter::repeat_n('0', self.exponent.unsigned_abs() as usize));
+            text.extend(std::iter::repeat_n(
+                '0',
+                self.exponent.unsigned_abs() as usize,
+            ));
         } else {
             let places = self.exponent.unsigned_abs() as usize;
             if text.len() <= places {
@@ -91,7 +107,7 @@ impl Decimal {
         if self.digits == 0 {
             self.exponent = 0;
         }
-        while self.exponent < 0 && self.digits % 10 == 0 && self.digits != 0 {
+        while self.exponent < 0 && self.digits.is_multiple_of(10) && self.digits != 0 {
             self.digits /= 10;
             self.exponent += 1;
         }
@@ -103,8 +119,14 @@ impl Decimal {
 pub(crate) fn amount(text: &str) -> Option<Box<str>> {
     let text = text.trim();
     let plain = Decimal::parse(text)?.to_text()?;
-    let is_plain = text.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
-    Some(if is_plain && text.len() <= 64 { text.into() } else { plain })
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte == b'.' || byte.is_ascii_digit());
+    Some(if is_plain && text.len() <= 64 {
+        text.into()
+    } else {
+        plain
+    })
 }
 
 /// The sum of two amounts as told; `None` where one of them is no amount.

@@ -71,7 +71,10 @@ fn top(key: &str, spelled: &mut u8) -> Key {
         return Key::Count(field);
     }
     let meaning = other(key);
-    if matches!(key, "modelName" | "requestedModelName" | "servingProvider" | "reportedCostUSD") {
+    if matches!(
+        key,
+        "modelName" | "requestedModelName" | "servingProvider" | "reportedCostUSD"
+    ) {
         *spelled |= spelling::ANIMA;
     }
     meaning
@@ -238,7 +241,11 @@ fn dotted(key: &str, spelled: &mut u8) -> Key {
 
 fn dotted_rest(rest: &str) -> Option<Field> {
     if !rest.contains('.') {
-        return if rest == "tokens" { Some(Field::Total) } else { plain(rest) };
+        return if rest == "tokens" {
+            Some(Field::Total)
+        } else {
+            plain(rest)
+        };
     }
     Some(match rest {
         "cache_read.input_tokens"

@@ -126,7 +126,12 @@ impl UsageReport {
     fn hides_cache(&self, context: &UsageContext<'_>, usage: &TokenUsage) -> bool {
         let wrapped = self.spelling & (spelling::GEMINI | spelling::ANIMA) != 0
             || context.runtime == Some("anima");
-        let cache = [Field::CacheRead, Field::CacheWrite, Field::CacheWrite5m, Field::CacheWrite1h];
+        let cache = [
+            Field::CacheRead,
+            Field::CacheWrite,
+            Field::CacheWrite5m,
+            Field::CacheWrite1h,
+        ];
         let told = cache.iter().fold(0, |bits, field| bits | field.bit());
         let claude = |name: Option<&str>| {
             name.is_some_and(|name| has(name, "claude") || has(name, "anthropic"))
@@ -163,25 +168,48 @@ impl Convention {
             return inside;
         }
         if says(spelling::BASIS_OUTSIDE) {
-            return Convention { cache_outside: true, reasoning_outside: true, ..inside };
+            return Convention {
+                cache_outside: true,
+                reasoning_outside: true,
+                ..inside
+            };
         }
         if says(spelling::OTEL) || context.is_span && !says(spelling::OPENINFERENCE) {
-            return Convention { is_otel: true, ..inside };
+            return Convention {
+                is_otel: true,
+                ..inside
+            };
         }
         let model = report.model().or(context.model).unwrap_or("");
         let provider = report.provider().or(context.provider).unwrap_or("");
         let any = |name: &str, words: &[&str]| words.iter().any(|word| has(name, word));
-        let claude = Convention { cache_outside: true, ..inside };
-        let gemini = Convention { reasoning_outside: true, ..inside };
+        let claude = Convention {
+            cache_outside: true,
+            ..inside
+        };
+        let gemini = Convention {
+            reasoning_outside: true,
+            ..inside
+        };
         if any(provider, &["anthropic", "claude", "bedrock"]) {
             claude
         } else if any(provider, &["openai", "azure", "litellm", "deepseek"]) {
             inside
         } else if any(provider, &["gemini", "vertex", "google", "gcp"]) {
             // Vertex serves Claude too.
-            if has(model, "claude") { Convention { is_known: false, ..claude } } else { gemini }
+            if has(model, "claude") {
+                Convention {
+                    is_known: false,
+                    ..claude
+                }
+            } else {
+                gemini
+            }
         } else if !provider.is_empty() {
-            Convention { is_known: false, ..inside }
+            Convention {
+                is_known: false,
+                ..inside
+            }
         } else {
             let guess = if has(model, "claude") {
                 claude
@@ -190,7 +218,10 @@ impl Convention {
             } else {
                 inside
             };
-            Convention { is_known: false, ..guess }
+            Convention {
+                is_known: false,
+                ..guess
+            }
         }
     }
 }
@@ -202,7 +233,9 @@ fn is_openai_model(model: &str) -> bool {
 
 /// Whether `name` contains `word` (lower case), whatever the case of `name`.
 fn has(name: &str, word: &str) -> bool {
-    name.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+    name.as_bytes()
+        .windows(word.len())
+        .any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// How well a reading fits, the best last.
@@ -268,8 +301,9 @@ impl Counts {
     fn settled(&self) -> Counts {
         let mut counts = *self;
         let lifetimes = [Field::CacheWrite5m, Field::CacheWrite1h];
-        let written: u64 =
-            lifetimes.iter().fold(0, |sum, field| sum.saturating_add(self.or_zero(*field)));
+        let written: u64 = lifetimes
+            .iter()
+            .fold(0, |sum, field| sum.saturating_add(self.or_zero(*field)));
         if lifetimes.iter().any(|field| self.get(*field).is_some()) {
             let write = &mut counts.values[Field::CacheWrite as usize];
             *write = Some(written.max(write.unwrap_or(0)));
@@ -287,7 +321,11 @@ impl Counts {
 
     /// Takes the reading that fits best.
     fn read(&self, convention: &Convention, writes_inside: bool) -> Choice {
-        let writes = if writes_inside { 0 } else { self.or_zero(Field::CacheWrite) };
+        let writes = if writes_inside {
+            0
+        } else {
+            self.or_zero(Field::CacheWrite)
+        };
         let cached = self.or_zero(Field::CacheRead).saturating_add(writes);
         let (cache_outside, cache_guessed) = self.place(
             Field::Input,
@@ -303,7 +341,11 @@ impl Counts {
             convention.is_known,
             convention.is_otel,
         );
-        let preferred = Reading { cache_outside, reasoning_outside, tool_outside: true };
+        let preferred = Reading {
+            cache_outside,
+            reasoning_outside,
+            tool_outside: true,
+        };
         let guessed = cache_guessed || reasoning_guessed;
         let proved = self.proved(preferred, cached);
         let Some(((reading, fit), ambiguous)) = proved else {
@@ -313,7 +355,13 @@ impl Counts {
             let fit = if odd { Fit::Odd } else { Fit::Unproved };
             let input = self.input(preferred, cached);
             let output = self.output(preferred);
-            return Choice { reading: preferred, input, output, fit, guessed };
+            return Choice {
+                reading: preferred,
+                input,
+                output,
+                fit,
+                guessed,
+            };
         };
         let total = self.get(Field::Total);
         let (input, output) = (self.input(reading, cached), self.output(reading));
@@ -369,7 +417,11 @@ impl Counts {
     }
 
     fn output(&self, reading: Reading) -> Option<u64> {
-        let outside = if reading.reasoning_outside { self.or_zero(Field::Reasoning) } else { 0 };
+        let outside = if reading.reasoning_outside {
+            self.or_zero(Field::Reasoning)
+        } else {
+            0
+        };
         Some(self.get(Field::Output)?.saturating_add(outside))
     }
 
@@ -404,7 +456,11 @@ impl Counts {
             if !fits {
                 continue;
             }
-            let fit = if self.is_cut(reading, cached) { Fit::ProvedCut } else { Fit::Proved };
+            let fit = if self.is_cut(reading, cached) {
+                Fit::ProvedCut
+            } else {
+                Fit::Proved
+            };
             match found {
                 Some((held, best)) if best >= fit => {
                     let same = (self.input(held, cached), self.output(held)) == sides;
@@ -421,7 +477,11 @@ impl Counts {
 
     /// Whether the reading puts a part inside a smaller whole.
     fn is_cut(&self, reading: Reading, cached: u64) -> bool {
-        let tool = if reading.tool_outside { 0 } else { self.or_zero(Field::ToolUse) };
+        let tool = if reading.tool_outside {
+            0
+        } else {
+            self.or_zero(Field::ToolUse)
+        };
         let cached = if reading.cache_outside { 0 } else { cached };
         self.is_larger(Field::Input, cached.saturating_add(tool))
             || !reading.reasoning_outside
@@ -481,12 +541,20 @@ impl Counts {
             || choice.reading.reasoning_outside && broken(Field::Reasoning)
             || broken(Field::ToolUse);
         if usage.total.is_some() {
-            return if is_lower_bound { UsageState::Partial } else { UsageState::Reported };
+            return if is_lower_bound {
+                UsageState::Partial
+            } else {
+                UsageState::Reported
+            };
         }
         let tokens = !(Field::Total.bit() | Field::WebSearches.bit());
-        let told = Field::ALL
-            .into_iter()
-            .fold(0, |bits, field| bits | if self.get(field).is_some() { field.bit() } else { 0 });
+        let told = Field::ALL.into_iter().fold(0, |bits, field| {
+            bits | if self.get(field).is_some() {
+                field.bit()
+            } else {
+                0
+            }
+        });
         if told & tokens != 0 {
             UsageState::Partial
         } else if self.broken & !Field::WebSearches.bit() != 0 {
@@ -510,7 +578,9 @@ fn take_part(part: &mut Option<u64>, left: &mut u64) -> bool {
 
 /// A modality larger than its whole is beside it, unless a total proves the whole (rules.md §4).
 fn fit_modality(whole: &mut Option<u64>, part: &mut Option<u64>, proved: bool) -> bool {
-    let (Some(total), Some(told)) = (*whole, *part) else { return false };
+    let (Some(total), Some(told)) = (*whole, *part) else {
+        return false;
+    };
     if told <= total {
         return false;
     }

@@ -23,7 +23,11 @@ pub enum Told<'a> {
 
 pub(super) fn read(json: &str) -> Option<UsageReport> {
     let mut report = UsageReport::default();
-    let mut reader = Reader { report: &mut report, spelled: [0; FIELDS], sums: [Count::Absent; 4] };
+    let mut reader = Reader {
+        report: &mut report,
+        spelled: [0; FIELDS],
+        sums: [Count::Absent; 4],
+    };
     reader.object(json, Place::Top)?;
     reader.finish();
     Some(report)
@@ -66,7 +70,11 @@ pub fn tier_word(told: &str) -> Option<Cow<'static, str>> {
         "PROVISIONED_THROUGHPUT" | "provisioned" => "provisioned",
         "batch" => "batch",
         other => {
-            let kept: String = other.chars().take(64).filter(char::is_ascii_graphic).collect();
+            let kept: String = other
+                .chars()
+                .take(64)
+                .filter(char::is_ascii_graphic)
+                .collect();
             return Some(Cow::Owned(kept.to_ascii_lowercase()));
         }
     };
@@ -81,13 +89,20 @@ struct Reader<'r> {
     sums: [Count; 4],
 }
 
-const SUMMED: [Field; 4] =
-    [Field::AudioInput, Field::AudioOutput, Field::ImageInput, Field::ImageOutput];
+const SUMMED: [Field; 4] = [
+    Field::AudioInput,
+    Field::AudioOutput,
+    Field::ImageInput,
+    Field::ImageOutput,
+];
 
 impl Reader<'_> {
     fn object(&mut self, json: &str, place: Place) -> Option<()> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        let visitor = ObjectVisitor { reader: self, place };
+        let visitor = ObjectVisitor {
+            reader: self,
+            place,
+        };
         deserializer.deserialize_map(visitor).ok()?;
         deserializer.end().ok()
     }
@@ -179,7 +194,14 @@ fn set_cost(report: &mut UsageReport, text: &str) {
 
 /// Anima names its provider in every report; the usual ones need no allocation.
 fn known_provider(text: &str) -> Cow<'static, str> {
-    const KNOWN: [&str; 6] = ["openai", "gemini", "claude", "anthropic", "vertex", "eurouter"];
+    const KNOWN: [&str; 6] = [
+        "openai",
+        "gemini",
+        "claude",
+        "anthropic",
+        "vertex",
+        "eurouter",
+    ];
     match KNOWN.into_iter().find(|known| *known == text) {
         Some(known) => Cow::Borrowed(known),
         None => Cow::Owned(text.to_owned()),
@@ -239,14 +261,20 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         loop {
             let spelling = &mut self.reader.report.spelling;
-            let seed = KeySeed { place: self.place, spelling };
+            let seed = KeySeed {
+                place: self.place,
+                spelling,
+            };
             match map.next_key_seed(seed)? {
                 None => return Ok(()),
                 Some((Key::Ignored, _)) => {
                     map.next_value::<IgnoredAny>()?;
                 }
                 Some((Key::Inner(place), _)) => {
-                    map.next_value_seed(ObjectVisitor { reader: &mut *self.reader, place })?;
+                    map.next_value_seed(ObjectVisitor {
+                        reader: &mut *self.reader,
+                        place,
+                    })?;
                 }
                 Some((key, spelled)) => {
                     let raw: &'de RawValue = map.next_value()?;
@@ -258,7 +286,9 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while let Some(raw) = list.next_element::<&'de RawValue>()? {
-            let Ok(entry) = serde_json::from_str::<Entry<'_>>(raw.get()) else { continue };
+            let Ok(entry) = serde_json::from_str::<Entry<'_>>(raw.get()) else {
+                continue;
+            };
             if let (Some(field), Some(tokens)) = (entry.field(self.place), entry.tokens) {
                 self.reader.sum(field, Count::from_json(tokens.get()));
             }
@@ -299,7 +329,12 @@ struct Entry<'a> {
     modality: Option<&'a RawValue>,
     #[serde(borrow)]
     ttl: Option<&'a RawValue>,
-    #[serde(borrow, rename = "tokenCount", alias = "token_count", alias = "inputTokens")]
+    #[serde(
+        borrow,
+        rename = "tokenCount",
+        alias = "token_count",
+        alias = "inputTokens"
+    )]
     tokens: Option<&'a RawValue>,
 }
 

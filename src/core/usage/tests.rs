@@ -125,19 +125,42 @@ fn without_sums_sizes_and_then_the_provider_decide() {
     let thoughts = r#"{"inputTokens":100,"outputTokens":70,"reasoningTokens":50}"#;
     let inside = "in 100 = 20 read 80, out 70, reported";
     let outside = "in 180 = 100 read 80, out 70, reported";
-    for provider in ["anthropic", "claude", "aws.bedrock", "vertex_ai-anthropic_models"] {
+    for provider in [
+        "anthropic",
+        "claude",
+        "aws.bedrock",
+        "vertex_ai-anthropic_models",
+    ] {
         check(&context(provider, ""), cached, outside);
     }
-    for provider in ["openai", "azure.ai.openai", "litellm", "deepseek", "gcp.gemini"] {
+    for provider in [
+        "openai",
+        "azure.ai.openai",
+        "litellm",
+        "deepseek",
+        "gcp.gemini",
+    ] {
         check(&context(provider, ""), cached, inside);
     }
-    check(&context("gemini", ""), thoughts, "in 100, out 120 reasoning 50, reported");
-    check(&context("openai", ""), thoughts, "in 100, out 70 reasoning 50, reported");
+    check(
+        &context("gemini", ""),
+        thoughts,
+        "in 100, out 120 reasoning 50, reported",
+    );
+    check(
+        &context("openai", ""),
+        thoughts,
+        "in 100, out 70 reasoning 50, reported",
+    );
     // Not named, or a stranger: flagged; the model's name is the better guess.
     let guessed = |text: &str| format!("{text} usage_basis_guessed");
     check(&context("", ""), cached, &guessed(inside));
     check(&context("groq", ""), cached, &guessed(inside));
-    check(&context("", "anthropic/claude-sonnet-4-5"), cached, &guessed(outside));
+    check(
+        &context("", "anthropic/claude-sonnet-4-5"),
+        cached,
+        &guessed(outside),
+    );
     let gemini = "in 100, out 120 reasoning 50, reported usage_basis_guessed";
     check(&context("", "gemini-2.5-flash"), thoughts, gemini);
     // A part of zero tokens is nowhere.
@@ -145,7 +168,11 @@ fn without_sums_sizes_and_then_the_provider_decide() {
     check(&context("", ""), none, "in 100 read 0, out 7, reported");
     // Larger than the whole is outside, whoever the provider is.
     let larger = r#"{"inputTokens":200,"outputTokens":20,"cachedTokens":0,"reasoningTokens":50}"#;
-    check(&context("openai", ""), larger, "in 200 read 0, out 70 reasoning 50, reported");
+    check(
+        &context("openai", ""),
+        larger,
+        "in 200 read 0, out 70 reasoning 50, reported",
+    );
     // The object may say it itself.
     let basis = r#"{"input_tokens":100,"output_tokens":70,"cached_tokens":80,"basis":"exclusive"}"#;
     check(&context("openai", ""), basis, outside);
@@ -156,19 +183,31 @@ fn a_missing_side_follows_from_the_total() {
     let any = context("", "");
     for (json, expected) in [
         // GRD-01.
-        (r#"{"promptTokenCount":57,"totalTokenCount":57}"#, "in 57, out 0, reported"),
+        (
+            r#"{"promptTokenCount":57,"totalTokenCount":57}"#,
+            "in 57, out 0, reported",
+        ),
         (
             r#"{"promptTokenCount":200,"cachedContentTokenCount":50,"thoughtsTokenCount":20,
                 "totalTokenCount":220}"#,
             "in 200 = 150 read 50, out 20 reasoning 20, reported",
         ),
-        (r#"{"completion_tokens":20,"total_tokens":120}"#, "in 100, out 20, reported"),
+        (
+            r#"{"completion_tokens":20,"total_tokens":120}"#,
+            "in 100, out 20, reported",
+        ),
         (r#"{"prompt_tokens":100}"#, "in 100, out ?, partial"),
         (r#"{"output_tokens":5}"#, "in ? = ?, out 5, partial"),
         (r#"{"total_tokens":5}"#, "in ?, out ?, partial"),
-        (r#"{"prompt_tokens":100,"total_tokens":90}"#, "in 100, out ?, partial"),
+        (
+            r#"{"prompt_tokens":100,"total_tokens":90}"#,
+            "in 100, out ?, partial",
+        ),
         (r#"{}"#, "in ?, out ?, missing"),
-        (r#"{"promptTokenCount":null,"candidatesTokenCount":""}"#, "in ?, out ?, missing"),
+        (
+            r#"{"promptTokenCount":null,"candidatesTokenCount":""}"#,
+            "in ?, out ?, missing",
+        ),
     ] {
         let expected = expected.replace("in ? = ?", "in ?");
         check(&any, json, &expected);
@@ -220,7 +259,10 @@ fn fields_that_are_no_count_are_unknown() {
         check(&any, json, expected);
     }
     let raw = |json: &str| UsageReport::parse(json).unwrap().normalise(&any).raw_prompt;
-    assert_eq!(raw(r#"{"prompt_tokens":9007199254740993}"#).as_deref(), Some("9007199254740993"));
+    assert_eq!(
+        raw(r#"{"prompt_tokens":9007199254740993}"#).as_deref(),
+        Some("9007199254740993")
+    );
     let overflow = raw(r#"{"prompt_tokens":18446744073709551616}"#);
     assert_eq!(overflow.as_deref(), Some("18446744073709551616"));
     assert_eq!(raw(r#"{"prompt_tokens":30}"#), None);
@@ -255,11 +297,23 @@ fn counts_are_exact() {
 
 #[test]
 fn no_object_is_no_report() {
-    for json in ["null", "\"\"", "", "[]", "7", "{", "{\"prompt_tokens\":1} x"] {
+    for json in [
+        "null",
+        "\"\"",
+        "",
+        "[]",
+        "7",
+        "{",
+        "{\"prompt_tokens\":1} x",
+    ] {
         assert_eq!(UsageReport::parse(json), None, "{json}");
     }
     assert!(UsageReport::parse("{}").unwrap().is_empty());
-    assert!(!UsageReport::parse(r#"{"prompt_tokens":0}"#).unwrap().is_empty());
+    assert!(
+        !UsageReport::parse(r#"{"prompt_tokens":0}"#)
+            .unwrap()
+            .is_empty()
+    );
     // Details of a shape nobody expects cost nothing but themselves.
     let json = r#"{"prompt_tokens":2,"completion_tokens":1,"input_tokens_details":7,
         "output_tokens_details":"x","promptTokensDetails":[3,{"modality":"AUDIO"}],
@@ -276,9 +330,20 @@ fn zeros_are_measurements_unless_there_was_content() {
     let json = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;
     let any = context("openai", "");
     check(&any, json, "in 0, out 0, reported");
-    let content = UsageContext { had_content: true, ..any };
-    check(&content, json, "in ?, out ?, missing zero_usage_placeholder");
-    check(&content, r#"{"prompt_tokens":9,"completion_tokens":0}"#, "in 9, out 0, reported");
+    let content = UsageContext {
+        had_content: true,
+        ..any
+    };
+    check(
+        &content,
+        json,
+        "in ?, out ?, missing zero_usage_placeholder",
+    );
+    check(
+        &content,
+        r#"{"prompt_tokens":9,"completion_tokens":0}"#,
+        "in 9, out 0, reported",
+    );
 }
 
 #[test]
@@ -314,12 +379,27 @@ fn a_wrapper_may_hide_the_cache() {
     let native = r#"{"input_tokens":12,"output_tokens":300}"#;
     let hidden = "in 12, out 300, reported cache_unreported";
     check(&context("", "claude-sonnet-4-5"), gemini, hidden);
-    check(&context("", "gemini-2.5-flash"), gemini, "in 12, out 300, reported");
-    check(&context("anthropic", "claude-x"), native, "in 12, out 300, reported");
-    let anima = UsageContext { runtime: Some("anima"), ..context("", "claude-sonnet-4") };
+    check(
+        &context("", "gemini-2.5-flash"),
+        gemini,
+        "in 12, out 300, reported",
+    );
+    check(
+        &context("anthropic", "claude-x"),
+        native,
+        "in 12, out 300, reported",
+    );
+    let anima = UsageContext {
+        runtime: Some("anima"),
+        ..context("", "claude-sonnet-4")
+    };
     check(&anima, r#"{"inputTokens":12,"outputTokens":300}"#, hidden);
     let told = r#"{"promptTokenCount":12,"cachedContentTokenCount":0,"totalTokenCount":312}"#;
-    check(&context("", "claude-sonnet-4-5"), told, "in 12 read 0, out 300, reported");
+    check(
+        &context("", "claude-sonnet-4-5"),
+        told,
+        "in 12 read 0, out 300, reported",
+    );
 }
 
 #[test]
@@ -358,7 +438,10 @@ fn newest_wins_field_by_field() {
     );
     // An invalid newer field is unknown.
     assert_eq!(
-        merged(&[r#"{"prompt_tokens":40,"completion_tokens":5}"#, r#"{"completion_tokens":-1}"#]),
+        merged(&[
+            r#"{"prompt_tokens":40,"completion_tokens":5}"#,
+            r#"{"completion_tokens":-1}"#
+        ]),
         "in 40, out ?, partial invalid_usage_field"
     );
     // The newer object settles a conflict of the older one.
@@ -388,12 +471,19 @@ fn a_fallen_count_shows() {
 fn billed_searches_are_no_tokens() {
     let json = r#"{"input_tokens":2000,"output_tokens":100,
         "server_tool_use":{"web_search_requests":3}}"#;
-    let usage = UsageReport::parse(json).unwrap().normalise(&context("anthropic", ""));
-    assert_eq!((usage.web_search_requests, usage.total), (Some(3), Some(2100)));
+    let usage = UsageReport::parse(json)
+        .unwrap()
+        .normalise(&context("anthropic", ""));
+    assert_eq!(
+        (usage.web_search_requests, usage.total),
+        (Some(3), Some(2100))
+    );
 }
 
 fn usage_of(json: &str) -> TokenUsage {
-    UsageReport::parse(json).unwrap().normalise(&context("openai", ""))
+    UsageReport::parse(json)
+        .unwrap()
+        .normalise(&context("openai", ""))
 }
 
 #[test]

@@ -108,7 +108,10 @@ impl UsageFlags {
 
     /// The words of rules.md §9, in the order of that list.
     pub fn iter(self) -> impl Iterator<Item = &'static str> {
-        UsageFlag::ALL.into_iter().filter(move |flag| self.contains(*flag)).map(UsageFlag::as_str)
+        UsageFlag::ALL
+            .into_iter()
+            .filter(move |flag| self.contains(*flag))
+            .map(UsageFlag::as_str)
     }
 }
 
@@ -177,11 +180,18 @@ impl TokenUsage {
             }
         }
         self.web_search_requests = either(self.web_search_requests, other.web_search_requests);
-        self.state = if self.state == other.state { self.state } else { UsageState::Partial };
+        self.state = if self.state == other.state {
+            self.state
+        } else {
+            UsageState::Partial
+        };
         self.flags.extend(other.flags);
         self.settle_total();
         self.raw_prompt = self.raw_prompt.take().or_else(|| other.raw_prompt.clone());
-        self.service_tier = other.service_tier.clone().or_else(|| self.service_tier.take());
+        self.service_tier = other
+            .service_tier
+            .clone()
+            .or_else(|| self.service_tier.take());
         self.provider_cost = match (self.provider_cost.take(), &other.provider_cost) {
             (Some(one), Some(more)) => sum_of_amounts(&one, more),
             (one, more) => one.or_else(|| more.clone()),
@@ -203,7 +213,10 @@ impl TokenUsage {
 
     /// `output_total` less `reasoning`: the token class `answer`.
     pub fn answer(&self) -> Option<u64> {
-        Some(self.output_total?.saturating_sub(self.reasoning.unwrap_or(0)))
+        Some(
+            self.output_total?
+                .saturating_sub(self.reasoning.unwrap_or(0)),
+        )
     }
 
     /// The count of one class.

@@ -4,7 +4,10 @@ use super::*;
 
 #[test]
 fn spans_follow_the_convention() {
-    let span = UsageContext { is_span: true, ..context("anthropic", "claude-sonnet-4-5") };
+    let span = UsageContext {
+        is_span: true,
+        ..context("anthropic", "claude-sonnet-4-5")
+    };
     // SEM-07.
     let json = r#"{"gen_ai.usage.input_tokens":"91507","gen_ai.usage.output_tokens":210.0,
         "gen_ai.usage.cache_read.input_tokens":90000,
@@ -15,7 +18,10 @@ fn spans_follow_the_convention() {
     assert!(report.tell("gen_ai.usage.input_tokens", Told::Text("91507")));
     assert!(report.tell("gen_ai.usage.output_tokens", Told::Double(210.0)));
     assert!(report.tell("gen_ai.usage.cache_read_input_tokens", Told::Integer(90000)));
-    assert!(report.tell("gen_ai.usage.cache_creation_input_tokens", Told::Integer(1500)));
+    assert!(report.tell(
+        "gen_ai.usage.cache_creation_input_tokens",
+        Told::Integer(1500)
+    ));
     assert!(!report.tell("gen_ai.request.model", Told::Text("claude")));
     assert_eq!(text(&report.normalise(&span)), expected);
     // Against the convention.
@@ -26,8 +32,15 @@ fn spans_follow_the_convention() {
     // OpenInference does not say.
     let json = r#"{"llm.token_count.prompt":100,"llm.token_count.completion":5,
         "llm.token_count.prompt_details.cache_read":80}"#;
-    let nameless = UsageContext { is_span: true, ..context("", "") };
-    check(&nameless, json, "in 100 = 20 read 80, out 5, reported usage_basis_guessed");
+    let nameless = UsageContext {
+        is_span: true,
+        ..context("", "")
+    };
+    check(
+        &nameless,
+        json,
+        "in 100 = 20 read 80, out 5, reported usage_basis_guessed",
+    );
     let json = r#"{"stream.usage.inputTokens":9,"ai.usage.outputTokens":5,"ai.usage.tokens":14,
         "ai.usage.inputTokenDetails.cacheReadTokens":4}"#;
     check(&nameless, json, "in 9 = 5 read 4, out 5, reported");
@@ -170,7 +183,10 @@ fn anima_names_its_provider() {
     assert_eq!(report.serving_provider(), Some("mistral"));
     assert_eq!(report.model(), Some("mistral-small"));
     assert_eq!(report.requested_model(), Some("auto"));
-    assert_eq!(report.normalise(&plain).provider_cost.as_deref(), Some("0.00042"));
+    assert_eq!(
+        report.normalise(&plain).provider_cost.as_deref(),
+        Some("0.00042")
+    );
 }
 
 #[test]
