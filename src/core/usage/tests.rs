@@ -223,6 +223,10 @@ fn fields_that_are_no_count_are_unknown() {
             r#"{"promptTokenCount":30,"candidatesTokenCount":-1,"totalTokenCount":29}"#,
             "in 30, out ?, partial invalid_usage_field",
         ),
+        (
+            r#"{"promptTokenCount":30,"candidatesTokenCount":-1,"totalTokenCount":40}"#,
+            "in 30, out ?, partial invalid_usage_field",
+        ),
         // SEM-18.
         (
             r#"{"promptTokenCount":"120","candidatesTokenCount":15.0,"totalTokenCount":1.35e2}"#,
