@@ -114,11 +114,25 @@ impl Measured {
 /// The kinds of events.md §2.2.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind<'p> {
-    RunStart { root_agent: Option<Str<'p>>, trigger: Option<Str<'p>> },
-    RunEnd { status: RunStatus, limit: Option<Str<'p>>, error: Option<ErrorSaid<'p>> },
-    AgentStart { agent_kind: Option<Str<'p>> },
-    AgentEnd { status: AgentStatus, handoff_to: Option<Str<'p>> },
-    AgentError { error: ErrorSaid<'p> },
+    RunStart {
+        root_agent: Option<Str<'p>>,
+        trigger: Option<Str<'p>>,
+    },
+    RunEnd {
+        status: RunStatus,
+        limit: Option<Str<'p>>,
+        error: Option<ErrorSaid<'p>>,
+    },
+    AgentStart {
+        agent_kind: Option<Str<'p>>,
+    },
+    AgentEnd {
+        status: AgentStatus,
+        handoff_to: Option<Str<'p>>,
+    },
+    AgentError {
+        error: ErrorSaid<'p>,
+    },
     ModelStart(ModelStart<'p>),
     ModelChunk(ModelChunk<'p>),
     ModelEnd(Box<ModelEnd<'p>>),
@@ -130,7 +144,11 @@ pub enum EventKind<'p> {
     HookOutcome(HookOutcome<'p>),
     /// A native ADK event, bare or wrapped.
     Native(Box<NativeEvent<'p>>),
-    EmitterGap { dropped: Option<u64>, from_seq: Option<u64>, to_seq: Option<u64> },
+    EmitterGap {
+        dropped: Option<u64>,
+        from_seq: Option<u64>,
+        to_seq: Option<u64>,
+    },
     /// A kind this build does not know: kept out of every fact, counted as ignored.
     Unknown,
 }

@@ -2,7 +2,11 @@
 //!
 //! Time, records and results are arguments; what should happen comes out as values. The core never asks, and no
 //! `Result` leaves it: whatever a stranger's bytes say, the answer is a state and a list of actions.
-#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used)]
+#![deny(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used
+)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod batch;

@@ -70,7 +70,12 @@ mod tests {
 
     #[test]
     fn milliseconds_are_exact() {
-        for (nanos, text) in [(450_000_000, "450"), (250_000, "0.25"), (-3_000_001, "-3.000001"), (0, "0")] {
+        for (nanos, text) in [
+            (450_000_000, "450"),
+            (250_000, "0.25"),
+            (-3_000_001, "-3.000001"),
+            (0, "0"),
+        ] {
             assert_eq!(Nanos(nanos).to_ms_text(), text);
         }
     }
