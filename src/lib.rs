@@ -1,1 +1,3 @@
 //! tachograph
+#[cfg(feature = "demo")]
+pub mod embedded;
