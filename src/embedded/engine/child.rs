@@ -1,4 +1,4 @@
-//! The engine's own process: loads the library, opens the HTTP port, and parks until its owner goes.
+//! The engine's own process: loads the library, opens the HTTP port, parks until its owner goes.
 //!
 //! Deliberately not in the owner's process: the engine can be started once per process, ends the
 //! whole process when it stops with a query open, and aborts on bad input from the network.

@@ -17,7 +17,8 @@ pub const ENGINE_VERSION: &str = "26.7.3";
 const FILE_NAME: &str = "libchdb.so";
 
 /// The library to load: `chosen` (from the command line), else [`LIBRARY_VARIABLE`], else
-/// `$XDG_CACHE_HOME/tachograph/chdb/26.7.3/libchdb.so` (default `~/.cache`), else beside the binary.
+/// `tachograph/chdb/26.7.3/libchdb.so` in `$XDG_CACHE_HOME` (default `~/.cache`), else beside the
+/// binary.
 ///
 /// # Errors
 /// [`EngineError::LibraryMissing`] if a named file is not there or nothing was found, and
