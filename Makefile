@@ -80,10 +80,11 @@ kafka: ## fetch Kafka's jars for the tests (43 MB, once)
 	$(call step,Kafka)
 	@$(call need,java,apt-get install -y --no-install-recommends default-jre-headless)
 	@$(call need,mvn,apt-get install -y --no-install-recommends maven)
-	@$(MAKE) "$(KAFKA_LIBS)/kafka.jsa"
+	@$(MAKE) --silent "$(KAFKA_LIBS)/kafka.jsa"
 
 # The class archive is the last thing that `jars` makes.
 $(KAFKA_LIBS)/kafka.jsa: tests/kafka/pom.xml
+	@echo "    fetching Kafka with Maven (43 MB)"
 	@tests/kafka/kafka.sh jars
 	@touch "$@"
 
@@ -93,6 +94,7 @@ tools:
 	@$(call need,cargo,curl --proto =https -sSf https://sh.rustup.rs | sh -s -- -y)
 	@$(call need,cc,apt-get install -y build-essential)
 	@$(call need,c++,apt-get install -y build-essential)
+	@$(call need,make,apt-get install -y build-essential)
 	@$(call need,npm,apt-get install -y npm)
 
 .PHONY: test-tools
