@@ -4,3 +4,6 @@
 //! `src/ARCHITECTURE.md` is the map.
 
 pub mod core;
+
+#[cfg(feature = "demo")]
+pub mod embedded;
