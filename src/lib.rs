@@ -7,3 +7,7 @@ pub mod core;
 
 #[cfg(feature = "demo")]
 pub mod embedded;
+#[cfg(feature = "io")]
+pub mod http_server;
+#[cfg(feature = "io")]
+pub mod prometheus_exporter;
