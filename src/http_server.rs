@@ -30,13 +30,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 /// Connections served at once; further ones wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 256;
 /// Expositions written at once; each may be some megabytes.
 const RENDERS_MAX: usize = 2;
 /// Bytes of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Time for a request's line and headers, waiting on an idle connection included.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 /// Age at which a connection is asked to end: one that never reads its answers holds no place.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
 /// Time that answers under way have to end, then and at shutdown.

@@ -5,17 +5,21 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use support::prometheus::{Prometheus, Series, Target, check_metrics};
 use support::wait;
 use tachograph::core::ledger::Watermark;
 use tachograph::core::pipeline::{Outcomes, PartitionStatus, Snapshot, Totals};
 use tachograph::core::sample::{Family, Move, Sample};
 use tachograph::core::{LogSource, LogTime, Name, Offset, PartitionId, TopicDefaults};
+use tachograph::embedded::http::{self, Request};
 use tachograph::http_server::{Liveness, Readiness, Server, ServerState};
-use tachograph::prometheus_exporter::catalogue::FAMILIES;
+use tachograph::prometheus_exporter::catalogue::{FAMILIES, Kind, Source};
 use tachograph::prometheus_exporter::{CommitResult, Exporter, ExporterSettings, LabelLimits};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -134,13 +138,13 @@ fn snapshot(topic: &str, partitions: &[i32]) -> Snapshot {
 fn fill(served: &Served) {
     for family in Family::ALL {
         let labels: Vec<&str> = family.labels().iter().map(|_| "x").collect();
-        let entry = FAMILIES.iter().find(|e| e.labels() == family.labels());
-        assert!(entry.is_some());
-        let is_histogram = (family as usize) < 5;
-        let change = if is_histogram {
-            Move::Observe(1)
-        } else {
-            Move::Add(1)
+        let mut rows = FAMILIES.iter();
+        let row = rows
+            .find(|entry| entry.source == Source::Fact(family))
+            .unwrap();
+        let change = match row.kind {
+            Kind::Histogram(_) => Move::Observe(1),
+            _ => Move::Add(1),
         };
         served.tell(family, &labels, change);
     }
@@ -186,7 +190,7 @@ fn totals_stay_exact_beyond_every_budget() {
     }
     let known = ["a", "", "gemini-2.5-flash", "desk", "input_uncached"];
     served.tell(Family::Tokens, &known, Move::Add(5));
-    // Six labels of a hundred values each: the family's own budget folds here.
+    // No label has more than 90 values, but there are more combinations than a family may have.
     for n in 0..100_000u32 {
         let (policy, stage, actor) = (n % 90, n % 7, n / 90 % 90);
         let labels = [
@@ -320,6 +324,66 @@ fn series_of_a_partition_that_is_gone_vanish() {
     wait::until_eq("partition 1 is gone", PATIENCE, (each, 0), || {
         (of(0), of(1))
     });
+}
+
+/// Status and body of a `GET` at the server.
+fn ask(served: &Served, target: &str) -> (u16, String) {
+    let answer = http::exchange(&served.authority, &Request::get(target, PATIENCE)).unwrap();
+    (answer.status, answer.text())
+}
+
+#[test]
+fn the_pipeline_can_be_read_as_json() {
+    let served = serve(&[]);
+    assert_eq!(ask(&served, "/debug/pipeline").0, 503);
+    let mut stands = snapshot("events", &[3]);
+    stands.invocations_open = BTreeMap::from([("a \"quoted\" app".into(), 1)]);
+    served.exporter.set_snapshot(stands);
+    let (status, body) = ask(&served, "/debug/pipeline");
+    assert_eq!(status, 200);
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["totals"]["records"]["applied"], 24);
+    assert_eq!(body["invocations_open"]["a \"quoted\" app"], 1);
+    assert_eq!(
+        body["partitions"],
+        json!([{
+            "id": 3,
+            "topic": "events",
+            "partition": 3,
+            "records_read": 12,
+            "next": 12,
+            "log_time_ms": 1_772_445_600_250i64,
+            "complete_up_to_ms": 1_772_445_600_000i64,
+            "is_replaying": false,
+            "segments_held": 1,
+            "held_records": 4,
+            "watermark": {
+                "resume_from": 8,
+                "exported_below": 8,
+                "abandoned_before_ms": null,
+                "observed_below": 8,
+                "observed_before_ms": null,
+                "is_clean": false,
+            },
+        }])
+    );
+}
+
+#[test]
+fn idle_connections_do_not_lock_others_out() {
+    let served = serve(&[]);
+    let mut silent: Vec<TcpStream> = (0..300)
+        .map(|_| TcpStream::connect(&served.authority).unwrap())
+        .collect();
+    // One begins to ask and never ends.
+    silent[0].write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
+    assert_eq!(ask(&served, "/healthz/live").0, 200);
+    let mut answer = String::new();
+    silent[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    // The server hangs up, with or without a word.
+    let ended = silent[0].read_to_string(&mut answer);
+    assert!(ended.is_ok(), "{ended:?}");
+    assert!(!answer.contains("200 OK"), "{answer}");
 }
 
 #[test]
