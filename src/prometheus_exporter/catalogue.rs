@@ -1,8 +1,8 @@
 //! Every metric family in one table: name, type, unit, labels, help, buckets (facts.md §5).
 //!
 //! Deliberately no values: cells live in `cell`, and what moves them in `own` and in the core's
-//! samples. Cost and unpriced calls, latency quantiles and retention losses have no source yet; each
-//! is a row to add here.
+//! samples. Cost and unpriced calls, latency quantiles and retention losses have no source yet;
+//! each is a row to add here.
 
 use super::cell::Bounds;
 use crate::core::sample::Family;

@@ -1,9 +1,9 @@
 //! Cells of our own: exact integers, and how they become the `prometheus` crate's model.
 //!
 //! Deliberately neither names nor budgets: a cell does not know which series it is. The crate's own
-//! counters are not used, since they cannot be restored and hold binary floats. Inside, every number
-//! is an integer; the exposition has 64-bit floats, as Prometheus itself does, so a count beyond
-//! 2^53 is printed rounded to 53 bits and goes on being counted exactly.
+//! counters are not used, since they cannot be restored and hold binary floats. Inside, what is
+//! counted is an integer; the exposition has 64-bit floats, as Prometheus itself does, so a count
+//! beyond 2^53 is printed rounded to 53 bits and goes on being counted exactly.
 
 use crate::core::Name;
 use prometheus::proto;

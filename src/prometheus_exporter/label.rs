@@ -2,8 +2,8 @@
 //!
 //! Deliberately no counting of anything but what was folded: a series that does not fit is counted
 //! under another one, never dropped, so that sums over a family stay exact. Values come from
-//! strangers. Escaping of quotes, backslashes and line feeds is the encoder's; the remaining control
-//! characters have no escape in the format and are replaced here.
+//! strangers. Escaping of quotes, backslashes and line feeds is the encoder's; the remaining
+//! control characters have no escape in the format and are replaced here.
 
 use super::cell::Cell;
 use crate::core::Name;
@@ -346,6 +346,41 @@ mod tests {
         let value = Name::from("a\0b\x07c\r\n\u{85}\"\\");
         let shown = admission.admit("agent", &value);
         assert_eq!(&*shown, "a\u{fffd}b\u{fffd}c\u{fffd}\n\u{fffd}\"\\");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_comes_nothing_is_lost_and_no_budget_broken(
+            rows in proptest::collection::vec(proptest::array::uniform5(0u8..6), 0..200),
+            max_values in 0usize..5,
+            max_series in 1usize..60,
+        ) {
+            let limits = limits(max_values, max_series, &["v1"]);
+            let words = |row: &[u8; 5]| row.map(|n| match n {
+                0 => "-".to_owned(),
+                n => format!("v{n}"),
+            });
+            let lines: Vec<String> = rows.iter().map(|row| words(row).join(" ")).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let text = count(&limits, &lines);
+            let (_, series) = text.split_last().unwrap();
+            proptest::prop_assert!(series.len() <= max_series);
+            let mut total = 0;
+            let mut values = vec![HashSet::new(); 5];
+            for one in series {
+                let mut parts: Vec<&str> = one.split(' ').collect();
+                total += parts.pop().unwrap().parse::<usize>().unwrap();
+                for (seen, value) in values.iter_mut().zip(parts) {
+                    if value != OTHER && value != "-" {
+                        seen.insert(value.to_owned());
+                    }
+                }
+            }
+            proptest::prop_assert_eq!(total, rows.len());
+            for seen in &values[..4] {
+                proptest::prop_assert!(seen.len() <= max_values);
+            }
+        }
     }
 
     #[test]

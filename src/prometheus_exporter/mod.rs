@@ -20,7 +20,7 @@ use cell::{Cell, Histogram};
 use label::{Admission, SeriesMap};
 use own::{Health, Series};
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Metric, MetricFamily, MetricType};
+use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Registry, TextEncoder};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,7 +133,8 @@ impl Exporter {
         self.lock().health.limit_reached(limit);
     }
 
-    /// Records of an assigned partition that are not read yet; `None` while unknown.
+    /// Records of an assigned partition that are not read yet; `None` while unknown. Not to be
+    /// called after [`Exporter::forget_partition`] of the same one.
     pub fn lag(&self, topic: &Name, partition: i32, records: Option<u64>) {
         self.lock().health.lag(topic, partition, records);
     }
@@ -208,30 +209,32 @@ impl Collector for Cells {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut state = lock(&self.state);
-        FAMILIES
-            .iter()
-            .map(|entry| family_model(entry, state.metrics(entry)))
+        // Only the copy is made under the lock: whoever counts does not wait for text.
+        let series: Vec<Vec<Series>> = {
+            let mut state = lock(&self.state);
+            FAMILIES.iter().map(|entry| state.series(entry)).collect()
+        };
+        let families = FAMILIES.iter().zip(series);
+        families
+            .map(|(entry, series)| family_model(entry, &series))
             .collect()
     }
 }
 
 impl State {
-    fn metrics(&mut self, entry: &Entry) -> Vec<Metric> {
-        let series = match entry.source {
+    fn series(&mut self, entry: &Entry) -> Vec<Series> {
+        match entry.source {
             Source::Process => Vec::new(),
             Source::Own(Own::InvocationsOpen, _) => self.invocations_open(),
             Source::Own(Own::SeriesFolded, _) => self.folds(),
             Source::Own(own, _) => self.health.series(own),
             Source::Fact(family) => {
                 let series = self.facts[family as usize].iter();
-                return series
-                    .map(|(values, cell)| cell.model(cell::label_pairs(entry.labels(), values)))
-                    .collect();
+                series
+                    .map(|(values, cell)| (values.to_vec(), cell.clone()))
+                    .collect()
             }
-        };
-        let model = |(values, cell): &Series| cell.model(cell::label_pairs(entry.labels(), values));
-        series.iter().map(model).collect()
+        }
     }
 
     fn folds(&self) -> Vec<Series> {
@@ -260,7 +263,7 @@ impl State {
     }
 }
 
-fn family_model(entry: &Entry, metrics: Vec<Metric>) -> MetricFamily {
+fn family_model(entry: &Entry, series: &[Series]) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(entry.name.to_owned());
     family.set_help(entry.help.to_owned());
@@ -269,7 +272,10 @@ fn family_model(entry: &Entry, metrics: Vec<Metric>) -> MetricFamily {
         Kind::Gauge => MetricType::GAUGE,
         Kind::Histogram(_) => MetricType::HISTOGRAM,
     });
-    family.set_metric(metrics);
+    let metrics = series
+        .iter()
+        .map(|(values, cell)| cell.model(cell::label_pairs(entry.labels(), values)));
+    family.set_metric(metrics.collect());
     family
 }
 

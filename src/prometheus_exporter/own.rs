@@ -6,7 +6,8 @@ use super::catalogue::{INSERT_SECONDS, Own};
 use super::cell::{Cell, Histogram};
 use crate::core::dialect::DeadLetterReason;
 use crate::core::fact::Table;
-use crate::core::pipeline::{PartitionStatus, Snapshot};
+use crate::core::invariant::Violations;
+use crate::core::pipeline::{PartitionStatus, Snapshot, Totals};
 use crate::core::{LogTime, Name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -199,7 +200,7 @@ impl Health {
             | Own::FactsReplayed
             | Own::InvariantViolations => match &self.snapshot {
                 Some(snapshot) => pipeline_series(snapshot, own),
-                None => Vec::new(),
+                None => pipeline_series(&untouched(), own),
             },
             Own::InvocationsOpen | Own::SeriesFolded => Vec::new(),
         }
@@ -256,6 +257,19 @@ impl Health {
                 Some((labels, cell(p)?))
             })
             .collect()
+    }
+}
+
+/// The pipeline before its first input: every series is there, at 0.
+fn untouched() -> Snapshot {
+    Snapshot {
+        totals: Totals::default(),
+        partitions: Vec::new(),
+        work_in_flight: 0,
+        facts_waiting: 0,
+        is_paused: false,
+        invocations_open: BTreeMap::new(),
+        violations: Violations::counting().iter().collect(),
     }
 }
 
