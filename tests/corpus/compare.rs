@@ -22,8 +22,13 @@ pub struct Comparison {
 impl Comparison {
     pub fn of(truth: &Value, facts: &[Fact], stream: &str) -> Comparison {
         let lookup = &truth["from_the_recording_for_lookup"];
-        let ids = lookup["invocation_ids_in_order_of_appearance"].as_array().unwrap();
-        let ids = ids.iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+        let ids = lookup["invocation_ids_in_order_of_appearance"]
+            .as_array()
+            .unwrap();
+        let ids = ids
+            .iter()
+            .map(|id| id.as_str().unwrap().to_owned())
+            .collect();
         let mut this = Comparison {
             figures: 0,
             differences: Vec::new(),
@@ -40,7 +45,8 @@ impl Comparison {
     fn equal<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, got: T, want: T) {
         self.figures += 1;
         if got != want {
-            self.differences.push(format!("{what}: {got:?}, truly {want:?}"));
+            self.differences
+                .push(format!("{what}: {got:?}, truly {want:?}"));
         }
     }
 
@@ -62,31 +68,49 @@ impl Comparison {
         pool.sort_by_key(|(fact, call)| (call.started_at, fact.first.offset));
         let wanted = truth["model_calls"].as_array().unwrap();
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        // A sum over calls of which some are not told is compared call by call only.
+        let mut is_complete = true;
         for (number, want) in wanted.iter().enumerate() {
-            let agent = want["agent"].as_str().or(want["made_by"].as_str()).unwrap_or("");
+            let agent = want["agent"]
+                .as_str()
+                .or(want["made_by"].as_str())
+                .unwrap_or("");
             let name = format!("call {} of {agent}", number + 1);
             let branch = want["branch"].as_str().unwrap_or("");
             let invocation = self.invocation_id(&want["invocation"]);
-            let found = pool.iter().position(|(fact, call)| {
+            let fits = |(fact, call): &(&Fact, &ModelCallFact)| {
                 *call.agent == *agent
                     && *call.branch == *branch
                     && Some(fact.invocation_id.to_string()) == invocation
+            };
+            let spent = |(_, call): &(&Fact, &ModelCallFact)| {
+                call.usage.input_total == want["billed"]["input"].as_u64()
+            };
+            let equal = pool
+                .iter()
+                .position(|candidate| fits(candidate) && spent(candidate));
+            let others_are_wanted = wanted[number + 1..].iter().any(|other| {
+                other["agent"] == want["agent"] && other["invocation"] == want["invocation"]
             });
+            let any = pool.iter().position(fits).filter(|_| !others_are_wanted);
             self.figures += 1;
-            let Some(found) = found else {
+            let Some(found) = equal.or(any) else {
                 self.differences.push(format!("{name}: not told"));
+                is_complete = false;
                 continue;
             };
             let (_, call) = pool.remove(found);
+            is_complete &= call.usage.total.is_some() || want["billed"].is_null();
             self.usage(&name, call, &want["billed"], &mut sums);
-            self.status(&name, call, want);
+            self.status(&name, call, want, truth);
             self.latency(&name, call, want);
         }
         for (_, call) in pool {
-            self.differences.push(format!("a call of {} that never was", call.agent));
+            self.differences
+                .push(format!("a call of {} that never was", call.agent));
         }
         for (class, want) in truth["tokens_billed"].as_object().unwrap() {
-            if let Some(got) = sums.get(&**class) {
+            if let Some(got) = sums.get(&**class).filter(|_| is_complete) {
                 self.equal(&format!("tokens {class}"), *got, want.as_u64().unwrap());
             }
         }
@@ -118,18 +142,31 @@ impl Comparison {
             let want = billed[class].as_u64().unwrap();
             let is_part = !matches!(class, "input" | "output" | "total");
             // A part that nobody told is unknown, and the truth writes 0 for it.
-            let got = if is_part && want == 0 { Some(got.unwrap_or(0)) } else { got };
+            let got = if is_part && want == 0 {
+                Some(got.unwrap_or(0))
+            } else {
+                got
+            };
             self.equal(&format!("{name}: {class}"), got, Some(want));
             *sums.entry(class).or_insert(0) += got.unwrap_or(0);
         }
     }
 
-    fn status(&mut self, name: &str, call: &ModelCallFact, want: &Value) {
+    fn status(&mut self, name: &str, call: &ModelCallFact, want: &Value, truth: &Value) {
+        let refusals = truth["guardrail_verdicts"].as_array().unwrap();
+        let is_refused = refusals.iter().any(|verdict| {
+            verdict["decider"] == "model_provider" && verdict["invocation"] == want["invocation"]
+        });
+        let has_end = !self.is_native && truth["invocations"][0]["end_hook"].is_string();
         let want = match want["outcome"].as_str().unwrap() {
             "error" => CallStatus::Error,
+            // Nothing tells that the caller left: the call never ended.
+            "cancelled" | "abandoned" if !has_end => CallStatus::Incomplete,
             "cancelled" | "abandoned" => CallStatus::Cancelled,
             "blocked" => CallStatus::Blocked,
             "hanging" => CallStatus::Incomplete,
+            // The provider answered, by refusing (rules.md §6).
+            _ if is_refused => CallStatus::Blocked,
             _ => CallStatus::Ok,
         };
         self.equal(&format!("{name}: status"), call.status, want);
@@ -145,10 +182,18 @@ impl Comparison {
         let truth = if measured.is_object() { measured } else { want };
         let is_streamed = want["streamed"].as_bool().unwrap();
         let first = truth["first_chunk_ms"].as_f64().filter(|_| is_streamed);
-        self.near(&format!("{name}: first chunk"), call.ttfc.map(|n| n.0), first);
+        self.near(
+            &format!("{name}: first chunk"),
+            call.ttfc.map(|n| n.0),
+            first,
+        );
         let has_end = call.status != CallStatus::Cancelled;
         let completion = truth["completion_ms"].as_f64().filter(|_| has_end);
-        self.near(&format!("{name}: completion"), call.completion.map(|n| n.0), completion);
+        self.near(
+            &format!("{name}: completion"),
+            call.completion.map(|n| n.0),
+            completion,
+        );
     }
 
     fn near(&mut self, what: &str, got: Option<i64>, want_ms: Option<f64>) {
@@ -163,7 +208,8 @@ impl Comparison {
         if !is_near {
             let got = got_ms.map_or("unknown".to_owned(), |ms| format!("{ms:.0} ms"));
             let want = want_ms.unwrap_or_default();
-            self.differences.push(format!("{what}: {got}, truly {want} ms"));
+            self.differences
+                .push(format!("{what}: {got}, truly {want} ms"));
         }
     }
 
@@ -200,7 +246,8 @@ impl Comparison {
             self.tool(&name, call, outcome, want);
         }
         for (_, call) in pool {
-            self.differences.push(format!("a call of tool {} that never was", call.tool));
+            self.differences
+                .push(format!("a call of tool {} that never was", call.tool));
         }
     }
 
@@ -216,23 +263,35 @@ impl Comparison {
         };
         self.figures += 1;
         if !fits.contains(&call.status) {
-            self.differences.push(format!("{name}: {outcome}, told as {}", call.status.as_str()));
+            self.differences.push(format!(
+                "{name}: {outcome}, told as {}",
+                call.status.as_str()
+            ));
         }
         if let Some(executed) = want["executed"].as_bool() {
-            let wrong = if executed { Executed::No } else { Executed::Yes };
+            let wrong = if executed {
+                Executed::No
+            } else {
+                Executed::Yes
+            };
             // A promise of a long-running tool does not tell whether it ran.
             let is_promise = call.status == ToolStatus::Deferred;
             self.figures += 1;
             if call.executed == wrong && !is_promise {
                 let said = call.executed.as_str();
-                self.differences.push(format!("{name}: executed {executed}, told as {said}"));
+                self.differences
+                    .push(format!("{name}: executed {executed}, told as {said}"));
             }
         }
         if self.is_native {
             self.equal(&format!("{name}: duration"), call.duration, None);
         } else if want["executed"].as_bool() == Some(true) {
             let got = call.duration.map(|n| n.0);
-            self.near(&format!("{name}: duration"), got, want["planned_ms"].as_f64());
+            self.near(
+                &format!("{name}: duration"),
+                got,
+                want["planned_ms"].as_f64(),
+            );
         }
     }
 
@@ -246,7 +305,10 @@ impl Comparison {
         let got: BTreeSet<&str> = facts
             .iter()
             .filter_map(|fact| match &fact.body {
-                FactBody::Branch(branch) if branch.records > 0 => Some(&*branch.branch),
+                // A prefix that no record names is no branch of the truth; the root always is.
+                FactBody::Branch(branch) if branch.records > 0 || branch.branch.is_empty() => {
+                    Some(&*branch.branch)
+                }
                 _ => None,
             })
             .collect();
@@ -257,7 +319,9 @@ impl Comparison {
         let wanted = truth["invocations"].as_array().unwrap();
         for want in wanted {
             let name = format!("run {}", want["n"]);
-            let Some(id) = self.invocation_id(&want["n"]) else { continue };
+            let Some(id) = self.invocation_id(&want["n"]) else {
+                continue;
+            };
             let mut segments: Vec<&InvocationFact> = facts
                 .iter()
                 .filter(|fact| *fact.invocation_id == *id)
@@ -277,10 +341,21 @@ impl Comparison {
                 let runs = want["runs"].as_u64().unwrap_or(1);
                 self.equal(&format!("{name}: segments"), segments.len() as u64, runs);
                 let root = want["root_agent"].as_str();
-                self.equal(&format!("{name}: root agent"), segments[0].root_agent.as_deref(), root);
+                self.equal(
+                    &format!("{name}: root agent"),
+                    segments[0].root_agent.as_deref(),
+                    root,
+                );
                 let parent = self.invocation_id(&want["parent_invocation"]);
-                let link = segments[0].parent.as_ref().and_then(|p| p.invocation_id.clone());
-                self.equal(&format!("{name}: parent"), link.map(|id| id.to_string()), parent);
+                let link = segments[0]
+                    .parent
+                    .as_ref()
+                    .and_then(|p| p.invocation_id.clone());
+                self.equal(
+                    &format!("{name}: parent"),
+                    link.map(|id| id.to_string()),
+                    parent,
+                );
             }
         }
         let strangers: BTreeSet<&str> = facts
@@ -315,7 +390,8 @@ impl Comparison {
         }
         self.figures += 1;
         if !fits.contains(&last.status) {
-            self.differences.push(format!("{name}: {ended}, told as {}", last.status.as_str()));
+            self.differences
+                .push(format!("{name}: {ended}, told as {}", last.status.as_str()));
         }
     }
 }

@@ -28,11 +28,22 @@ type Exceptions = BTreeMap<(String, String, String), BTreeMap<String, String>>;
 fn exceptions() -> Exceptions {
     let mut out = Exceptions::new();
     for entry in json(&folder().join("exceptions.json")).as_array().unwrap() {
-        let text = |key: &str| entry[key].as_str().unwrap_or_else(|| panic!("{key}")).to_owned();
+        let text = |key: &str| {
+            entry[key]
+                .as_str()
+                .unwrap_or_else(|| panic!("{key}"))
+                .to_owned()
+        };
         let key = (text("corpus"), text("stream"), text("file"));
-        let known = out.entry(key).or_default().insert(text("what"), text("reason"));
+        let known = out
+            .entry(key)
+            .or_default()
+            .insert(text("what"), text("reason"));
         assert!(known.is_none(), "listed twice: {entry}");
-        assert!(text("reason").len() > 20, "an exception needs a reason: {entry}");
+        assert!(
+            text("reason").len() > 20,
+            "an exception needs a reason: {entry}"
+        );
     }
     out
 }
@@ -55,13 +66,21 @@ fn check(corpus: &str, stream: &str) {
                 failures.push(format!("{stream}/{file}: {difference}"));
             }
         }
-        for what in reasons.keys().filter(|what| !comparison.differences.contains(what)) {
+        for what in reasons
+            .keys()
+            .filter(|what| !comparison.differences.contains(what))
+        {
             failures.push(format!("{stream}/{file}: no longer seen: {what}"));
         }
     }
     assert!(figures > 500, "only {figures} figures compared");
     println!("{corpus}/{stream}: {figures} figures, {exact} files equal in every one");
-    assert!(failures.is_empty(), "{} differences:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} differences:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 #[test]

@@ -40,17 +40,35 @@ pub fn limits() -> Limits {
 /// The facts of a file as they stand at its end: nothing is released.
 pub fn facts(path: &Path, is_native: bool) -> Vec<Fact> {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let settings = Settings { limits: limits(), hash_key: 7, is_strict: true };
+    let settings = Settings {
+        limits: limits(),
+        hash_key: 7,
+        is_strict: true,
+    };
     let mut pipeline = Pipeline::new(settings);
     let partition = PartitionId(0);
     let producer = if is_native { "adk-python" } else { "" };
-    let defaults =
-        TopicDefaults { producer: Name0(Arc::from(producer)), ..TopicDefaults::default() };
-    let source = LogSource { topic: Arc::from("corpus"), partition: 0, defaults };
+    let defaults = TopicDefaults {
+        producer: Name0(Arc::from(producer)),
+        ..TopicDefaults::default()
+    };
+    let source = LogSource {
+        topic: Arc::from("corpus"),
+        partition: 0,
+        defaults,
+    };
     let now = Now(Duration::ZERO);
     let lines: Vec<&str> = text.lines().collect();
     let log = Offset(0)..Offset(lines.len() as i64);
-    pipeline.handle(Input::Assigned { partition, source, committed: None, log }, now);
+    pipeline.handle(
+        Input::Assigned {
+            partition,
+            source,
+            committed: None,
+            log,
+        },
+        now,
+    );
     let mut rows: BTreeMap<(Table, String, Vec<String>), Fact> = BTreeMap::new();
     for (number, line) in lines.iter().enumerate() {
         let record = Record {
@@ -65,19 +83,34 @@ pub fn facts(path: &Path, is_native: bool) -> Vec<Fact> {
     pipeline.handle(Input::Drain, now);
     while let Some(action) = pipeline.poll_action() {
         match action {
-            Action::Insert(batch) => batch.facts.into_iter().for_each(|fact| keep(&mut rows, fact)),
+            Action::Insert(batch) => batch
+                .facts
+                .into_iter()
+                .for_each(|fact| keep(&mut rows, fact)),
             Action::DeadLetter(letter) => {
-                panic!("{}:{}: {}", path.display(), letter.at.offset.0, letter.reason.as_str())
+                panic!(
+                    "{}:{}: {}",
+                    path.display(),
+                    letter.at.offset.0,
+                    letter.reason.as_str()
+                )
             }
             _ => {}
         }
     }
-    pipeline.held_facts().into_iter().for_each(|fact| keep(&mut rows, fact));
+    pipeline
+        .held_facts()
+        .into_iter()
+        .for_each(|fact| keep(&mut rows, fact));
     rows.into_values().collect()
 }
 
 fn keep(rows: &mut BTreeMap<(Table, String, Vec<String>), Fact>, fact: Fact) {
-    let key = (fact.body.table(), fact.invocation_id.to_string(), fact.identity());
+    let key = (
+        fact.body.table(),
+        fact.invocation_id.to_string(),
+        fact.identity(),
+    );
     match rows.get(&key) {
         Some(known) if known.version > fact.version => {}
         _ => {

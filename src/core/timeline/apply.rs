@@ -51,6 +51,7 @@ impl Segment {
                 if self.trigger.is_none() {
                     self.trigger = cx.names.optional(trigger.as_deref());
                 }
+                self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
                 self.touch(Item::Invocation);
             }
             EventKind::RunEnd {

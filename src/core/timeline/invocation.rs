@@ -386,7 +386,7 @@ impl Segment {
 
     fn new_branch(&mut self, path: Name, offset: Offset, cx: &mut Context<'_>) -> usize {
         let mut above = branch::parent(&path);
-        while let Some(parent) = above.filter(|parent| !parent.is_empty()) {
+        while let Some(parent) = above {
             if !self.branches.iter().any(|b| &*b.path == parent) {
                 let name = cx.names.name(parent);
                 self.push_branch(name, offset);

@@ -123,6 +123,8 @@ pub struct NativeSide {
     /// Seen with a partial, or with an explicit `partial: false` not of Go v1.
     pub is_stream: bool,
     pub is_closed: bool,
+    /// Its turn is complete: not even a late usage report belongs to it.
+    pub is_turn_over: bool,
     pub usage: Option<UsageReport>,
     /// The newest report came on a partial.
     pub usage_on_partial: bool,
