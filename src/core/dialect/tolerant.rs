@@ -244,7 +244,7 @@ impl Rewriter<'_, '_> {
         loop {
             let rest = &self.text[self.at..];
             let is_stop = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-            let plain = rest.as_bytes().iter().position(|byte| is_stop(byte));
+            let plain = rest.as_bytes().iter().position(is_stop);
             let plain = plain.ok_or(DeadLetterReason::InvalidJson)?;
             self.out.push_str(&rest[..plain]);
             self.at += plain;
