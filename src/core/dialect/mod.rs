@@ -28,6 +28,7 @@ use lifecycle::LifecycleWire;
 use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::fmt;
 
 /// How often a value may be wrapped in arrays, strings and CloudEvents before it is given up.
@@ -111,9 +112,13 @@ pub fn decode(
     if bytes.is_empty() {
         return Decoded::Refused(DeadLetterReason::Empty);
     }
-    let text = String::from_utf8_lossy(bytes);
+    // The strict check has a fast way for ASCII, the lossy one has not.
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    };
     // Only bytes that had to be replaced make it an owned one.
-    flags.invalid_utf8 = matches!(text, std::borrow::Cow::Owned(_));
+    flags.invalid_utf8 = matches!(text, Cow::Owned(_));
     let cloud = CloudHeaders::read(record.headers);
     let mut reader = Reader {
         context,
@@ -387,7 +392,7 @@ impl Reader<'_, '_> {
         if let Some(each) = self.each.as_mut() {
             if let Some(record_id) = record_id {
                 let mut event = event;
-                event.record_id = Some(std::borrow::Cow::Borrowed(record_id));
+                event.record_id = Some(Cow::Borrowed(record_id));
                 each(event);
             } else {
                 each(event);
