@@ -9,18 +9,21 @@ use std::cmp::Ordering;
 /// Nesting that is still read (events.md §3).
 pub(super) const DEPTH_MAX: usize = 512;
 
-/// Nesting that is kept: below it content is checked and replaced by null, for strict readers stop at 128.
+/// Nesting that is kept: below it content is checked and replaced by null, for strict readers stop
+/// at 128.
 const DEPTH_KEPT: usize = 96;
 
 /// Why the text is no JSON even for this reader.
 type Rewritten<T> = Result<T, DeadLetterReason>;
 
-/// True where only the slow path sees what has to be seen: strict readers skip over lone surrogates and over nesting.
+/// True where only the slow path sees what has to be seen: strict readers skip over lone surrogates
+/// and over nesting.
 pub(super) fn needs_care(text: &str) -> bool {
     may_be_too_deep(text.as_bytes()) || has_lone_surrogate(text)
 }
 
-/// True where there are enough brackets. Counted in bytes, which compilers turn into wide instructions.
+/// True where there are enough brackets. Counted in bytes, which compilers turn into wide
+/// instructions.
 fn may_be_too_deep(bytes: &[u8]) -> bool {
     // Every level takes a bracket on either side.
     if bytes.len() <= 2 * DEPTH_MAX {
@@ -51,7 +54,8 @@ fn has_lone_surrogate(text: &str) -> bool {
             Some(Half::High) if surrogate(bytes, at + 6) == Some(Half::Low) => at += 12,
             Some(_) => return true,
         }
-        // The escaped character may be longer than a byte; that is no JSON, and for the parser to say.
+        // The escaped character may be longer than a byte; that is no JSON, and for the parser to
+        // say.
         at = text.ceil_char_boundary(at);
     }
     false
@@ -262,7 +266,7 @@ impl Rewriter<'_, '_> {
         loop {
             let rest = &self.text[self.at..];
             let is_stop = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-            let plain = rest.as_bytes().iter().position(|byte| is_stop(byte));
+            let plain = rest.as_bytes().iter().position(is_stop);
             let plain = plain.ok_or(DeadLetterReason::InvalidJson)?;
             self.out.push_str(&rest[..plain]);
             self.at += plain;
