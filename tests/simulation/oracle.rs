@@ -78,7 +78,7 @@ pub fn expect(log: &Log, silence: Silence) -> Expected {
         let mut segments: Vec<Segment> = Vec::new();
         for (offset, record) in records.iter().enumerate() {
             for segment in &mut segments {
-                segment.is_held &= segment.deadline_ms(silence) > record.logged_at;
+                segment.is_held &= segment.deadline_ms(silence) >= record.logged_at;
             }
             let Some(payload) = &record.payload else { continue };
             match refusal(payload) {
@@ -114,6 +114,8 @@ fn place(segments: &mut Vec<Segment>, record: Value, logged_ms: i64, silence: Si
     let is_start = text(&record, "kind") == "run.start";
     if let Some(segment) = found {
         if segment.seen.contains(text(&record, "record_id")) {
+            // Also what is sent twice breaks the silence.
+            segment.last_ms = logged_ms;
             return;
         }
         let has_start = segment.records.iter().any(|r| text(r, "kind") == "run.start");

@@ -105,7 +105,8 @@ struct Writer<'a> {
 /// Writes the log of one seed.
 pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
     let is_quiet = faults.has(Fault::Quiet);
-    let length = dice.range(30_000, 70_000);
+    // A quiet world lives longer, with less in it.
+    let length = dice.range(10_000, 25_000);
     let mut writer = Writer {
         dice,
         faults,
@@ -119,6 +120,7 @@ pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
         past: Vec::new(),
         paused: Vec::new(),
     };
+    let length = if is_quiet { 3 * length } else { length };
     writer.phase(0, length, is_quiet);
     let mut gap = None;
     if faults.has(Fault::Pauses) {
@@ -158,12 +160,12 @@ impl Writer<'_> {
 
     /// Sessions over all partitions, each with one invocation after the other.
     fn phase(&mut self, from_ms: i64, length_ms: i64, is_quiet: bool) {
-        let sessions = if is_quiet { self.dice.range(2, 6) } else { self.dice.range(5, 11) };
+        let sessions = if is_quiet { self.dice.range(2, 6) } else { self.dice.range(4, 8) };
         for _ in 0..sessions {
             let partition = self.dice.index(PARTITIONS);
             self.serial += 1;
             let session = format!("s-{}", self.serial);
-            let mut t = from_ms + self.dice.range(0, 5_000);
+            let mut t = from_ms + self.dice.range(0, 3_000);
             while t < from_ms + length_ms {
                 self.t = t;
                 self.logged_ms = t;
@@ -385,12 +387,10 @@ impl Writer<'_> {
         self.say_call(who, "tool.start", json!({"call_id": call, "tool": tool}));
         if self.dice.percent(8) {
             self.nested_run(who, &call, tool);
+        } else if self.faults.has(Fault::LongTools) && self.dice.percent(15) {
+            self.wait(self.silence.max_ms, self.silence.tool_max_ms - 200);
         }
-        if self.faults.has(Fault::LongTools) && self.dice.percent(10) {
-            self.wait(self.silence.max_ms, self.silence.tool_max_ms - 100);
-        } else {
-            self.wait(20, 900);
-        }
+        self.wait(20, 100);
         let outcome = self.dice.pick(&["ok", "ok", "ok", "error"]);
         self.say_call(who, "tool.end", json!({"call_id": call, "tool": tool, "outcome": outcome}));
     }
