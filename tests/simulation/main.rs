@@ -1,7 +1,7 @@
 //! Thousands of seeded histories of crashes, rebalances and broken edges, each compared with a stupid second
 //! implementation that reads the whole log at once.
 //!
-//! `SIM_SEEDS` is the number of seeds a mix, `SIM_SEED` one seed, `SIM_MIX` one mix.
+//! `SIM_SEEDS` is the number of seeds a mix, `SIM_SEED` one seed, `SIM_MIX` one mix; `SIM_TRACE=1` prints every input.
 
 mod compare;
 mod faults;

@@ -208,6 +208,7 @@ pub struct World {
     orphans: Vec<(i64, Vec<Fact>)>,
     sink_down: Option<(i64, i64)>,
     is_calm: bool,
+    is_traced: bool,
     lives: u64,
     poison: [BTreeSet<i64>; PARTITIONS],
     pub tally: Tally,
@@ -260,6 +261,18 @@ fn offset(index: usize) -> Offset {
     Offset(i64::try_from(index).expect("short log"))
 }
 
+/// An input in one line, the payload readable.
+fn told(input: &Input<'_>) -> String {
+    match input {
+        Input::Record { partition, record } => {
+            let text = record.payload.map_or("null".into(), String::from_utf8_lossy);
+            format!("record {}/{} {text}", partition.0, record.offset.0)
+        }
+        Input::Assigned { partition, log, .. } => format!("assigned {} {log:?}", partition.0),
+        other => format!("{other:?}"),
+    }
+}
+
 impl World {
     /// The world of one seed, its log written and nobody reading yet.
     pub fn new(seed: u64, mix: &Mix) -> World {
@@ -288,6 +301,7 @@ impl World {
             orphans: Vec::new(),
             sink_down,
             is_calm: false,
+            is_traced: std::env::var_os("SIM_TRACE").is_some(),
             lives: 0,
             poison: Default::default(),
             tally: Tally::default(),
@@ -362,6 +376,19 @@ impl World {
                 self.fail(format!("partition {partition} holds {resume} of {before} through a pause"));
             }
             self.tally.resumes_after_release += u64::from(before > 0);
+        }
+    }
+
+    /// True while no edge is in trouble: at the end, and in the second half of a gap, when the marks must catch up.
+    fn is_healthy(&self) -> bool {
+        let is_in_gap = |(from, below)| (from + (below - from) / 2..below).contains(&self.now_ms);
+        self.is_calm || self.log.gap.is_some_and(is_in_gap)
+    }
+
+    /// Prints what happens where `SIM_TRACE` is set.
+    fn trace(&self, what: impl FnOnce() -> String) {
+        if self.is_traced {
+            eprintln!("{} {}", EPOCH_MS + self.now_ms, what());
         }
     }
 
@@ -604,6 +631,7 @@ impl World {
     /// Tells a pipeline something and does what it says.
     fn tell(&mut self, daemon: &mut Daemon, input: Input<'_>) {
         let ms = u64::try_from(self.now_ms - daemon.started_ms).expect("time goes on");
+        self.trace(|| format!("life {} is told {}", daemon.life, told(&input)));
         daemon.pipeline.handle(input, Now(Duration::from_millis(ms)));
         while let Some(action) = daemon.pipeline.poll_action() {
             match action {
@@ -622,7 +650,7 @@ impl World {
                 }
                 Action::Observe(sample) => self.counters.observe(&sample),
                 Action::Commit { partition, watermark } => {
-                    let is_lost = !self.is_calm
+                    let is_lost = !self.is_healthy()
                         && self.faults.has(Fault::LostCommits)
                         && self.dice.percent(30);
                     self.tally.commits_lost += u64::from(is_lost);
@@ -640,7 +668,7 @@ impl World {
     fn launch(&mut self, daemon: &mut Daemon, work: WorkId, load: Load) {
         let is_letter = matches!(load, Load::Letter { .. });
         let slow = if is_letter { Fault::SlowDeadLetters } else { Fault::SlowInserts };
-        let most_ms = if !self.is_calm && self.faults.has(slow) { 4_000 } else { 150 };
+        let most_ms = if !self.is_healthy() && self.faults.has(slow) { 4_000 } else { 150 };
         let mut due_ms = self.now_ms + self.dice.range(1, most_ms);
         if !self.faults.has(Fault::AnyOrder) {
             let last = daemon.flights.iter().map(|flight| flight.due_ms).max();
@@ -672,13 +700,14 @@ impl World {
 
     /// Tries to store something; true where the edge says that it is durable.
     fn land(&mut self, load: &Load) -> bool {
+        let is_healthy = self.is_healthy();
         let dice = &mut self.dice;
         let chance = |fault, percent, dice: &mut Dice| {
-            !self.is_calm && self.faults.has(fault) && dice.percent(percent)
+            !is_healthy && self.faults.has(fault) && dice.percent(percent)
         };
         match load {
             Load::Facts(facts) => {
-                let is_down = self
+                let is_down = !is_healthy && self
                     .sink_down
                     .is_some_and(|(from, below)| (from..below).contains(&self.now_ms));
                 if is_down || chance(Fault::FailingInserts, 40, dice) {
@@ -707,6 +736,7 @@ impl World {
             return;
         }
         self.tally.commits += 1;
+        self.trace(|| format!("life {life} commits {partition}: {marks}"));
         let missing = self.poison[partition]
             .range(..marks.resume_from.0)
             .find(|offset| !self.letters.contains_key(&(partition, **offset)))
