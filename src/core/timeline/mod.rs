@@ -286,7 +286,6 @@ impl Timelines {
         let slot = self.slot_next;
         self.slot_next += 1;
         let is_start = matches!(event.kind, EventKind::RunStart { .. });
-        let has_siblings = self.by_invocation.contains_key(invocation);
         let is_old = stamp.is_valid
             && time::lateness(stamp.at, at.log_time).0
                 > self
@@ -296,7 +295,8 @@ impl Timelines {
                     .as_nanos()
                     .min(i64::MAX as u128) as i64;
         let opener = route::Opener {
-            is_headless: !is_start && !has_siblings && is_old,
+            // Never by what else is held: a successor that re-reads from here holds less.
+            is_headless: !is_start && is_old,
             is_split,
             at,
             stamp,

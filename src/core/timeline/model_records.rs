@@ -189,6 +189,7 @@ impl Segment {
         if asks != Asks::Start {
             let is_candidate = |call: &ModelCall| {
                 call.has_lifecycle
+                    && !call.is_answered_locally
                     && call.call_id.is_none()
                     && call.branch == place.branch
                     && call.agent == place.agent
@@ -391,6 +392,8 @@ impl Segment {
             answer.call_id.is_some() && answer.call_id == call_id
                 || answer.call_id.is_none()
                     && answer.event_id.is_none()
+                    && answer.hook.is_some()
+                    && answer.requested_model.is_none()
                     && answer.branch == place.branch
                     && answer.agent == place.agent
         });
