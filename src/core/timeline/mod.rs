@@ -20,6 +20,8 @@ mod redelivery;
 mod route;
 mod row;
 mod stamp;
+#[cfg(test)]
+mod tests;
 mod tool_call;
 mod tool_records;
 
