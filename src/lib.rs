@@ -4,3 +4,5 @@
 //! `src/ARCHITECTURE.md` is the map.
 
 pub mod core;
+#[cfg(feature = "io")]
+pub mod replay;
