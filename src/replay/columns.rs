@@ -235,7 +235,11 @@ pub fn model_call(f: &ModelCallFact, o: &mut Object<'_>) {
     o.text("served_by", Some(f.served_by.as_str()));
     o.text("status", Some(f.status.as_str()));
     o.count("attempts", Some(u64::from(f.attempts)));
-    counts("attempt_errors", f.attempt_errors.iter().map(|(code, n)| (&**code, *n)), o);
+    counts(
+        "attempt_errors",
+        f.attempt_errors.iter().map(|(code, n)| (&**code, *n)),
+        o,
+    );
     o.truth("streaming", f.streaming);
     o.instant("started_at", f.started_at);
     o.instant("first_chunk_at", f.first_chunk_at);
@@ -352,7 +356,11 @@ pub fn verdict(f: &GuardrailFact, o: &mut Object<'_>) {
     o.object("target", is_told.then_some(target));
     o.text("branch", Some(&f.branch));
     o.text("agent", Some(&f.agent));
-    counts("findings", f.findings.iter().map(|(word, n)| (word.as_str(), *n)), o);
+    counts(
+        "findings",
+        f.findings.iter().map(|(word, n)| (word.as_str(), *n)),
+        o,
+    );
     o.words("entity_types", f.entity_types.iter().map(|name| &**name));
     o.millis("duration_ms", f.duration);
     o.text("basis", Some(f.basis.as_str()));
@@ -389,4 +397,3 @@ pub fn anomaly(f: &AnomalyFact, o: &mut Object<'_>) {
     o.count("count", f.count);
     o.text("detail", f.detail.as_deref());
 }
-

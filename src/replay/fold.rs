@@ -170,9 +170,8 @@ fn fold_segments(key: RunKey, mut all: Vec<(&Fact, &InvocationFact)>) -> Invocat
     let newest = |pick: fn(&InvocationFact) -> &Option<Name>| {
         told.iter().rev().find_map(|(_, s)| pick(s).clone())
     };
-    let oldest = |pick: fn(&InvocationFact) -> &Option<Name>| {
-        told.iter().find_map(|(_, s)| pick(s).clone())
-    };
+    let oldest =
+        |pick: fn(&InvocationFact) -> &Option<Name>| told.iter().find_map(|(_, s)| pick(s).clone());
     let (wall, active, wait) = spans(told);
     let own = sum_of(all.iter().map(|(_, segment)| &segment.own));
     Invocation {
@@ -199,11 +198,17 @@ fn fold_segments(key: RunKey, mut all: Vec<(&Fact, &InvocationFact)>) -> Invocat
         records: all.iter().map(|(_, s)| s.records).sum(),
         attributes: attributes(&all),
         flags,
-        first: all.first().map_or_else(|| first_fact.first.clone(), |(f, _)| f.first.clone()),
+        first: all
+            .first()
+            .map_or_else(|| first_fact.first.clone(), |(f, _)| f.first.clone()),
         last: newest_evidence(&all),
         version: all.iter().map(|(f, _)| f.version).max().unwrap_or(0),
         run_ids: run_ids(&all),
-        begun: all.iter().map(|(f, _)| (f.segment_logged_at, f.first.offset)).min().unwrap_or_default(),
+        begun: all
+            .iter()
+            .map(|(f, _)| (f.segment_logged_at, f.first.offset))
+            .min()
+            .unwrap_or_default(),
         key,
     }
 }
@@ -217,7 +222,9 @@ fn log_order(fact: &Fact) -> (i64, &str, i32, i64, &str) {
 
 fn newest_evidence(all: &[(&Fact, &InvocationFact)]) -> Coordinates {
     // Called with at least one segment.
-    let newest = all.iter().max_by_key(|(f, _)| (f.segment_logged_at, f.last.offset));
+    let newest = all
+        .iter()
+        .max_by_key(|(f, _)| (f.segment_logged_at, f.last.offset));
     newest.map_or_else(|| all[0].0.last.clone(), |(f, _)| f.last.clone())
 }
 
@@ -337,9 +344,9 @@ impl Index {
 }
 
 /// The tool calls of `facts`, joined over segments: last status, first start, last end, the wait between (facts.md §1).
-pub fn tools(facts: &[Fact]) -> Vec<ToolRow<'_>> {
+pub fn tools<'f>(facts: impl IntoIterator<Item = &'f Fact>) -> Vec<ToolRow<'f>> {
     let mut all: Vec<(&Fact, &ToolCallFact)> = facts
-        .iter()
+        .into_iter()
         .filter_map(|fact| match &fact.body {
             FactBody::ToolCall(call) => Some((fact, &**call)),
             _ => None,
@@ -426,16 +433,15 @@ pub fn branch_sums(branches: &[(&Fact, &BranchFact)]) -> Vec<Sums> {
 }
 
 /// One row for each path above a branch: of a path that was passed several times, the pass in which the branch forked.
-fn ancestors(
-    inner: usize,
-    segment: &[usize],
-    branches: &[(&Fact, &BranchFact)],
-) -> Vec<usize> {
+fn ancestors(inner: usize, segment: &[usize], branches: &[(&Fact, &BranchFact)]) -> Vec<usize> {
     let branch = branches[inner].1;
     let mut passes: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
     for &outer in segment {
         if is_within(&branch.branch, &branches[outer].1.branch) {
-            passes.entry(&branches[outer].1.branch).or_default().push(outer);
+            passes
+                .entry(&branches[outer].1.branch)
+                .or_default()
+                .push(outer);
         }
     }
     passes
@@ -446,7 +452,11 @@ fn ancestors(
                 let forked_at = branches[*row].1.forked_at;
                 forked_at.is_none() || branch.forked_at.is_none_or(|at| forked_at <= Some(at))
             };
-            rows.iter().rev().find(|row| begun(row)).or(rows.first()).copied()
+            rows.iter()
+                .rev()
+                .find(|row| begun(row))
+                .or(rows.first())
+                .copied()
         })
         .collect()
 }

@@ -369,7 +369,10 @@ mod tests {
             Some(vec![255, 0])
         );
         assert_eq!(payload(r#"{"_kafka":{},"value_b64":""}"#), Some(vec![]));
-        assert_eq!(of(r#"{"_kafka":{},"value":1}"#).unwrap().unwrap().offset, Offset(7));
+        assert_eq!(
+            of(r#"{"_kafka":{},"value":1}"#).unwrap().unwrap().offset,
+            Offset(7)
+        );
     }
 
     #[test]

@@ -181,7 +181,8 @@ mod tests {
     fn the_report_writes_every_key() {
         assert_eq!(
             written(Unknown::Null),
-            r#"{"a":"q\"\u0001","b":"","c":null,"d":18446744073709551615,"e_ms":1.500001,"#.to_owned()
+            r#"{"a":"q\"\u0001","b":"","c":null,"d":18446744073709551615,"e_ms":1.500001,"#
+                .to_owned()
                 + r#""f":"2026-03-02T10:00:00.450000000Z","g":false,"h":[],"i":{"x":null},"j":false}"#
         );
     }

@@ -184,10 +184,7 @@ struct Run {
 ///
 /// # Errors
 /// What [`LogReader::next_record`] says; what was read so far is dropped.
-pub fn replay(
-    reader: &mut LogReader,
-    settings: &ReplaySettings,
-) -> Result<Replayed, InputError> {
+pub fn replay(reader: &mut LogReader, settings: &ReplaySettings) -> Result<Replayed, InputError> {
     let mut run = Run::new(settings);
     while let Some(record) = reader.next_record()? {
         run.record(&record);
@@ -240,10 +237,13 @@ impl Run {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_deref()))
             .collect();
-        let mut look = told.payload.as_deref().map_or_else(Look::default, |payload| {
-            let headers = &headers;
-            Look::at(RecordBytes { payload, headers }, &self.context)
-        });
+        let mut look = told
+            .payload
+            .as_deref()
+            .map_or_else(Look::default, |payload| {
+                let headers = &headers;
+                Look::at(RecordBytes { payload, headers }, &self.context)
+            });
         // Never backwards; before the first known time the log stands at 1970.
         self.log_time = self.log_time.max(told.timestamp.or(look.own_time));
         let logged_at = self.log_time.unwrap_or_default();
@@ -364,7 +364,10 @@ pub fn run(args: &ReplayArgs, settings: &ReplaySettings) -> ExitCode {
         }
     };
     if let Some(invariant) = replayed.halted {
-        complain(&format!("tachograph: broken invariant {}", invariant.as_str()));
+        complain(&format!(
+            "tachograph: broken invariant {}",
+            invariant.as_str()
+        ));
         return ExitCode::from(70);
     }
     let is_terminal = io::stdout().is_terminal();
@@ -381,7 +384,9 @@ pub fn run(args: &ReplayArgs, settings: &ReplaySettings) -> ExitCode {
     match replayed.quarantined.len() {
         0 => {}
         1 => complain("tachograph: 1 record quarantined (the report says why)"),
-        n => complain(&format!("tachograph: {n} records quarantined (the report says why)")),
+        n => complain(&format!(
+            "tachograph: {n} records quarantined (the report says why)"
+        )),
     }
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -413,7 +418,10 @@ fn complain(words: &str) {
 }
 
 fn progress_bar(args: &ReplayArgs) -> ProgressBar {
-    let sizes = args.files.iter().map(|file| std::fs::metadata(file).map_or(0, |m| m.len()));
+    let sizes = args
+        .files
+        .iter()
+        .map(|file| std::fs::metadata(file).map_or(0, |m| m.len()));
     let bytes: u64 = sizes.sum();
     if bytes < PROGRESS_BYTES_MIN || !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -34,8 +34,7 @@ impl Places {
         let is_neighbour = self.runs.last().is_some_and(|run| {
             run.topic == *topic
                 && run.partition == partition
-                && offset.0.checked_sub(run.offset_from)
-                    == internal.checked_sub(run.internal_from)
+                && offset.0.checked_sub(run.offset_from) == internal.checked_sub(run.internal_from)
         });
         if !is_neighbour {
             self.runs.push(Run {

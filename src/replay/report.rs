@@ -8,9 +8,7 @@ use super::json::{Object, Unknown, instant_text, push_text, rows};
 use super::seen::{self, Entry, Seen, What};
 use super::{Quarantined, ReplaySettings, Replayed, columns};
 use crate::core::event::ServedBy;
-use crate::core::fact::{
-    BranchFact, Fact, FactBody, Flag, Flags, ModelCallFact, Sums,
-};
+use crate::core::fact::{BranchFact, Fact, FactBody, Flag, Flags, ModelCallFact, Sums};
 use crate::core::usage::TokenUsage;
 use crate::core::{Coordinates, EventTime, Name};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +47,9 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
         });
         plain(&answers, columns::local_answer, out);
     });
-    list("tools", &|out| rows(out, &tools_in_order(&tools), |tool, o| tool_row(tool, o)));
+    list("tools", &|out| {
+        rows(out, &tools_in_order(&tools), |tool, o| tool_row(tool, o))
+    });
     list("verdicts", &|out| {
         let verdicts = of(&facts, |body| match body {
             FactBody::GuardrailDecision(f) => Some(&**f),
@@ -75,8 +75,12 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
     list("totals", &|out| {
         Object::write(out, Unknown::Null, |o| totals(&sums, &calls, o));
     });
-    list("model_call_count", &|out| out.push_str(&sums.model_call_count.to_string()));
-    list("tool_call_count", &|out| out.push_str(&tools.len().to_string()));
+    list("model_call_count", &|out| {
+        out.push_str(&sums.model_call_count.to_string())
+    });
+    list("tool_call_count", &|out| {
+        out.push_str(&tools.len().to_string())
+    });
     list("cost_usd", &|out| match cost(&calls) {
         Some(sum) => push_text(out, &sum.to_string()),
         None => out.push_str("null"),
@@ -84,9 +88,13 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
     list("counters", &|out| {
         Object::write(out, Unknown::Null, |o| counters(replayed, &sums, &facts, o));
     });
-    list("quarantined", &|out| rows(out, &replayed.quarantined, quarantined));
+    list("quarantined", &|out| {
+        rows(out, &replayed.quarantined, quarantined)
+    });
     list("flags", &|out| flags(replayed, &facts, out));
-    list("events_kept", &|out| out.push_str(&events_kept(&replayed.seen).to_string()));
+    list("events_kept", &|out| {
+        out.push_str(&events_kept(&replayed.seen).to_string())
+    });
     list("event_times", &|out| event_times(&replayed.seen, out));
     list("timeline", &|out| rows(out, &timeline, timeline_entry));
     out.push_str("}\n");
@@ -142,7 +150,10 @@ fn by_first_record(mut rows: Vec<Invocation>) -> Vec<Invocation> {
     rows
 }
 
-fn of<'f, T>(facts: &[&'f Fact], pick: impl Fn(&'f FactBody) -> Option<&'f T>) -> Vec<(&'f Fact, &'f T)> {
+fn of<'f, T>(
+    facts: &[&'f Fact],
+    pick: impl Fn(&'f FactBody) -> Option<&'f T>,
+) -> Vec<(&'f Fact, &'f T)> {
     facts
         .iter()
         .filter_map(|fact| pick(&fact.body).map(|body| (*fact, body)))
@@ -219,7 +230,9 @@ fn invocation(row: &Invocation, told: &Told<'_>, o: &mut Object<'_>) {
     o.count("records", Some(row.records));
     let ids = told.events(&row.key).filter_map(|seen| seen.id.as_deref());
     o.words("order", ids);
-    let messages = told.events(&row.key).filter(|seen| seen.what == What::UserMessage);
+    let messages = told
+        .events(&row.key)
+        .filter(|seen| seen.what == What::UserMessage);
     let messages: Vec<u64> = messages.map(|seen| seen.content_hash).collect();
     let distinct = messages.iter().collect::<BTreeSet<_>>().len();
     o.count("user_messages", Some(distinct as u64));
@@ -296,7 +309,10 @@ fn model_call(row: &Call<'_>, o: &mut Object<'_>) {
     columns::model_call(row.call, o);
     o.text("cost_usd", money(row.cost.cost_usd).as_deref());
     o.text("list_cost_usd", money(row.cost.list_cost_usd).as_deref());
-    o.text("provider_cost_usd", money(row.cost.provider_cost_usd).as_deref());
+    o.text(
+        "provider_cost_usd",
+        money(row.cost.provider_cost_usd).as_deref(),
+    );
     let state = if row.cost.cost_usd.is_some() {
         "priced"
     } else {
@@ -352,7 +368,10 @@ fn totals(sums: &Sums, calls: &[Call<'_>], o: &mut Object<'_>) {
     o.count("cache_write_1h", sum(|u| u.cache_write_1h));
     o.count("tool_use_input", sums.tool_use_input);
     o.count("output_total", sums.output_total);
-    o.count("output_text", columns::answer(sums.output_total, sums.reasoning));
+    o.count(
+        "output_text",
+        columns::answer(sums.output_total, sums.reasoning),
+    );
     o.count("reasoning", sums.reasoning);
     o.count("audio_input", sum(|u| u.audio_input));
     o.count("audio_output", sum(|u| u.audio_output));
@@ -367,11 +386,17 @@ fn totals(sums: &Sums, calls: &[Call<'_>], o: &mut Object<'_>) {
 
 /// What the calls cost together: 0 over no call, unknown over calls none of which has a price (rules.md §4).
 fn cost(calls: &[Call<'_>]) -> Option<Usd> {
-    let counted = || calls.iter().filter(|row| row.call.served_by == ServedBy::Model);
+    let counted = || {
+        calls
+            .iter()
+            .filter(|row| row.call.served_by == ServedBy::Model)
+    };
     if counted().next().is_none() {
         return Some(Usd::default());
     }
-    counted().filter_map(|row| row.cost.cost_usd).reduce(Usd::plus)
+    counted()
+        .filter_map(|row| row.cost.cost_usd)
+        .reduce(Usd::plus)
 }
 
 fn counters(replayed: &Replayed, sums: &Sums, facts: &[&Fact], o: &mut Object<'_>) {

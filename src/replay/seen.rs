@@ -120,7 +120,8 @@ impl Look {
 }
 
 fn name(text: Option<&Str<'_>>) -> Option<Name> {
-    text.filter(|text| !text.is_empty()).map(|text| Name::from(&**text))
+    text.filter(|text| !text.is_empty())
+        .map(|text| Name::from(&**text))
 }
 
 fn what_of(native: &NativeEvent<'_>) -> What {
@@ -139,7 +140,10 @@ fn what_of(native: &NativeEvent<'_>) -> What {
 
 fn short_circuit(outcome: &HookOutcome<'_>) -> Option<String> {
     let hook = outcome.hook.as_deref()?;
-    let answers = matches!(hook, "before_run" | "before_agent" | "before_model" | "before_tool");
+    let answers = matches!(
+        hook,
+        "before_run" | "before_agent" | "before_model" | "before_tool"
+    );
     (answers && outcome.returned == Returned::Value).then(|| {
         let actor = outcome.actor_name.as_deref().unwrap_or("");
         format!("short_circuit:{hook}:{actor}")
@@ -173,7 +177,12 @@ pub fn timeline(seen: &[Seen]) -> Vec<Entry<'_>> {
             What::Other => "event",
         };
         if seen.what == What::ModelResponse && !seen.is_partial && seen.content_hash != 0 {
-            let key = (&seen.invocation_id, &seen.branch, &seen.author, seen.content_hash);
+            let key = (
+                &seen.invocation_id,
+                &seen.branch,
+                &seen.author,
+                seen.content_hash,
+            );
             if let (Some(earlier), false) = (answered.get(&key), seen.has_report) {
                 kind = "callback_output";
                 echo_of = earlier.id.clone();
