@@ -21,9 +21,7 @@ fn replay() -> ExitCode {
         Replay(ReplayArgs),
     }
     match CommandLine::try_parse() {
-        Ok(CommandLine::Replay(args)) => {
-            tachograph::replay::run(&args, &ReplaySettings::default())
-        }
+        Ok(CommandLine::Replay(args)) => tachograph::replay::run(&args, &ReplaySettings::default()),
         Err(told) => {
             let is_error = told.use_stderr();
             let _ = told.print();

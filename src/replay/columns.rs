@@ -94,6 +94,9 @@ fn invocation(f: &InvocationFact, o: &mut Object<'_>) {
     o.count("local_answer_count", Some(f.local_answer_count));
     o.count("tool_call_count", Some(f.tool_call_count));
     o.count("records", Some(f.records));
+    o.count("events", Some(f.events));
+    o.count("user_messages", Some(f.user_messages));
+    o.count("retries", Some(f.retries));
     attributes(&f.attributes, o);
     flags(f.flags, o);
 }
@@ -196,6 +199,7 @@ pub fn branch(f: &BranchFact, o: &mut Object<'_>) {
     o.millis("waiting_ms", f.waiting_time);
     sums("own", &f.own, o);
     o.count("tool_call_count", Some(f.tool_call_count));
+    o.count("records", Some(f.records));
     flags(f.flags, o);
 }
 
@@ -224,6 +228,7 @@ pub fn model_call(f: &ModelCallFact, o: &mut Object<'_>) {
     if !o.omits() {
         o.text("call_key", Some(&f.call_key));
     }
+    o.text("call_id", f.call_id.as_deref());
     o.text("branch", Some(&f.branch));
     o.text("agent", Some(&f.agent));
     o.count("occurrence", Some(u64::from(f.agent_occurrence)));
@@ -252,6 +257,7 @@ pub fn model_call(f: &ModelCallFact, o: &mut Object<'_>) {
     o.text("measured", f.measured.map(|m| m.as_str()));
     o.count("chunks", f.chunks);
     usage("usage", &f.usage, o);
+    o.mark("unmetered", f.is_unmetered);
     o.text("tier", f.tier.as_deref());
     o.text("finish_reason", f.finish_reason.as_deref());
     o.text("finish_reason_raw", f.finish_reason_raw.as_deref());

@@ -16,7 +16,7 @@ use crate::core::fact::{Fact, FactBody, Status, Sums, Table};
 use ink::{Glyphs, Ink, Line, Pen, columns, count, duration, short_id};
 use lane::{Item, Lane, Shape};
 use scale::Scale;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Items of one lane that get a line of their own.
 const ITEMS_MAX: usize = 40;
@@ -66,22 +66,23 @@ pub fn draw(replayed: &Replayed, canvas: &Canvas) -> String {
     for fact in &replayed.facts {
         facts.entry(run_key(fact)).or_default().push(fact);
     }
-    let mut out = String::new();
+    let mut body = String::new();
+    let mut used = BTreeSet::new();
     let skipped = rows.len().saturating_sub(canvas.limit);
-    if !rows.is_empty() {
-        drawing.legend(&mut out);
-    }
-    if skipped > 0 {
-        let words = format!(
-            "{} earlier invocations are not drawn (--limit)",
-            count(Some(skipped as u64))
-        );
-        drawing.pieces(&mut out, &[(Ink::Warn, words)], 0);
-    }
     for row in &rows[skipped..] {
         let facts = facts.get(&row.key).map_or(&[][..], Vec::as_slice);
-        drawing.invocation(&mut out, row, facts);
+        drawing.invocation(&mut body, row, facts, &mut used);
     }
+    let mut out = String::new();
+    if !used.is_empty() {
+        drawing.legend(&mut out, &used);
+    }
+    if skipped > 0 {
+        let number = count(Some(skipped as u64));
+        let words = format!("{number} earlier invocations are not drawn (--limit)");
+        drawing.pieces(&mut out, &[(Ink::Warn, words)], 0);
+    }
+    out.push_str(&body);
     drawing.summary(&mut out, replayed, &rows);
     out
 }
@@ -100,7 +101,10 @@ impl Drawing<'_> {
 
     /// Words with dots between, wrapped at the width.
     fn pieces(&self, out: &mut String, pieces: &[(Ink, String)], indent: usize) {
-        let dot = self.pen.glyphs.dot;
+        self.wrapped(out, pieces, indent, self.pen.glyphs.dot);
+    }
+
+    fn wrapped(&self, out: &mut String, pieces: &[(Ink, String)], indent: usize, dot: &str) {
         let mut line = Line::default();
         self.pen.pad(&mut line, indent);
         let mut is_first = true;
@@ -121,33 +125,47 @@ impl Drawing<'_> {
         self.end(out, &line);
     }
 
-    fn legend(&self, out: &mut String) {
+    /// What the signs mean that the drawing uses.
+    fn legend(&self, out: &mut String, used: &BTreeSet<char>) {
         let g = &self.pen.glyphs;
-        let sign = |ink, glyph: char, words: &str| (ink, format!("{glyph} {words}"));
-        let pieces = [
-            sign(Ink::Waiting, g.silent, "model, until its first chunk"),
-            sign(Ink::Model, g.model, "model"),
-            sign(Ink::Tool, g.tool, "tool"),
-            sign(Ink::Dim, g.waiting, "waiting"),
-            sign(Ink::Model, g.point, "model call, time unknown"),
-            sign(Ink::Tool, g.tool_point, "tool, time unknown"),
-            sign(Ink::Verdict, g.verdict, "verdict"),
-            sign(Ink::Verdict, g.answer, "local answer"),
-            sign(Ink::Warn, g.recovery, "recovery"),
-            sign(Ink::Bad, g.anomaly, "anomaly"),
-            (Ink::Plain, "tokens in/out".to_owned()),
-            (Ink::Plain, "first chunk / whole call".to_owned()),
-            (Ink::Plain, "? unknown".to_owned()),
+        let signs = [
+            (Ink::Waiting, g.silent, "model, until its first chunk"),
+            (Ink::Model, g.model, "model"),
+            (Ink::Tool, g.tool, "tool"),
+            (Ink::Dim, g.waiting, "waiting"),
+            (Ink::Model, g.point, "model call, duration unknown"),
+            (Ink::Tool, g.tool_point, "tool call, duration unknown"),
+            (Ink::Verdict, g.verdict, "verdict"),
+            (Ink::Verdict, g.answer, "local answer"),
+            (Ink::Warn, g.recovery, "recovery"),
+            (Ink::Bad, g.anomaly, "anomaly"),
         ];
-        self.pieces(out, &pieces, 0);
+        let mut entries: Vec<(Ink, String)> = signs
+            .into_iter()
+            .filter(|(_, glyph, _)| used.contains(glyph))
+            .map(|(ink, glyph, words)| (ink, format!("{glyph} {words}")))
+            .collect();
+        for words in ["tokens in/out", "first chunk / whole call", "? unknown"] {
+            entries.push((Ink::Dim, words.to_owned()));
+        }
+        self.wrapped(out, &entries, 0, "   ");
     }
 
-    fn invocation(&self, out: &mut String, row: &Invocation, facts: &[&Fact]) {
+    fn invocation(
+        &self,
+        out: &mut String,
+        row: &Invocation,
+        facts: &[&Fact],
+        used: &mut BTreeSet<char>,
+    ) {
         out.push('\n');
         self.header(out, row, facts);
         let lanes = lane::lanes(facts, self.price, &self.pen.glyphs);
         if lanes.is_empty() {
             return;
+        }
+        for lane in &lanes {
+            note_signs(lane, &self.pen.glyphs, used);
         }
         let layout = self.layout(&lanes);
         let scale = Scale::over(&busy(row, &lanes), layout.bars);
@@ -275,7 +293,9 @@ impl Drawing<'_> {
             let room = layout.names.saturating_sub(line.columns);
             self.pen
                 .write(&mut line, Ink::Bold, &self.pen.cut(&lane.name, room));
-            if let Some(scale) = scale {
+            // One thing alone is drawn once, below.
+            let is_telling = lane.items.len() != 1 || !lane.present.is_empty();
+            if let Some(scale) = scale.filter(|_| is_telling) {
                 let cells = lane_cells(lane, scale, layout.bars, &self.pen.glyphs);
                 self.bar(&mut line, &cells, layout);
             }
@@ -460,6 +480,25 @@ fn busy(row: &Invocation, lanes: &[Lane]) -> Vec<(EventTime, EventTime)> {
     busy
 }
 
+/// The signs with which a lane is drawn.
+fn note_signs(lane: &Lane, g: &Glyphs, used: &mut BTreeSet<char>) {
+    if !lane.present.is_empty() || lane.items.len() > 1 {
+        used.insert(g.waiting);
+    }
+    for item in &lane.items {
+        match item.shape {
+            Shape::Model { first_chunk, .. } => {
+                used.insert(g.model);
+                used.extend(first_chunk.map(|_| g.silent));
+            }
+            Shape::Tool { .. } => used.extend([g.tool]),
+            Shape::Wait { .. } => used.extend([g.tool_point, g.waiting]),
+            Shape::Point { glyph, .. } => used.extend([glyph]),
+            Shape::Nowhere => {}
+        }
+    }
+}
+
 /// The guides before a lane's name and before its items.
 fn guides(lane: &Lane, has_below: bool, g: &Glyphs) -> (String, String) {
     let mut above = String::new();
@@ -535,5 +574,200 @@ fn fill(cells: &mut [(char, Ink)], columns: std::ops::Range<usize>, cell: (char,
     let end = columns.end.min(cells.len());
     for place in &mut cells[columns.start.min(end)..end] {
         *place = cell;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::*;
+    use super::*;
+    use crate::core::fact::{AnomalyKind, Basis, CallStatus, ParentLink, ToolStatus};
+    use crate::core::usage::TokenUsage;
+
+    /// A run with a sub-agent on each of two branches, a denied refund that ran, and an unmetered call.
+    fn busy_run() -> Replayed {
+        let mut unmetered = model_call("c2", "", "desk", 2_000);
+        unmetered.usage = TokenUsage::default();
+        unmetered.ttfc = None;
+        unmetered.streaming = Some(false);
+        let mut native = model_call("c3", "fan.alpha", "alpha", 3_300);
+        (native.completion, native.ttfc, native.streaming) = (None, None, None);
+        let mut failed = model_call("c4", "fan.beta", "beta", 3_400);
+        failed.status = CallStatus::Error;
+        failed.error_code = Some("429".into());
+        failed.attempts = 3;
+        let own = Sums {
+            usage_missing_calls: 1,
+            usage_complete: false,
+            ..sums(4, 1_250, 99)
+        };
+        let run = invocation(Status::Completed, 0, Some(5_000), own);
+        let told = |offset, body| fact("e-c1f83a89-8e7c-4a9a-a8b6-9a69eac40c55", "r", offset, body);
+        let call = |call| FactBody::ModelCall(Box::new(call));
+        let facts = vec![
+            told(0, FactBody::Invocation(Box::new(run))),
+            told(1, call(model_call("c1", "", "desk", 0))),
+            told(4, call(unmetered)),
+            told(5, call(native)),
+            told(6, call(failed)),
+            told(
+                2,
+                FactBody::ToolCall(Box::new(tool(
+                    "t1",
+                    "desk",
+                    ToolStatus::Ok,
+                    1_300,
+                    Some(1_900),
+                ))),
+            ),
+            told(
+                2,
+                FactBody::GuardrailDecision(Box::new(deny("desk", 1_250, Some(false)))),
+            ),
+            told(
+                3,
+                FactBody::Anomaly(Box::new(anomaly(
+                    AnomalyKind::VerdictNotEnforced,
+                    "desk",
+                    "tool_call/t1",
+                    1_300,
+                ))),
+            ),
+        ];
+        Replayed {
+            facts,
+            ..Replayed::default()
+        }
+    }
+
+    fn paused_run() -> Replayed {
+        let resumed = 10_800_000;
+        let segment =
+            |name, offset, body| fact("e-o11", name, offset, FactBody::Invocation(Box::new(body)));
+        let mut asked = tool("fc-a", "desk", ToolStatus::Deferred, 1_000, None);
+        asked.tool = "approve".into();
+        asked.long_running = true;
+        let mut answered = asked.clone();
+        (answered.status, answered.started_at) = (ToolStatus::Ok, None);
+        answered.ended_at = at(resumed + 500);
+        let mut child = invocation(
+            Status::Completed,
+            resumed,
+            Some(resumed + 2_200),
+            sums(1, 40, 33),
+        );
+        child.parent = Some(ParentLink {
+            invocation_id: Some("e-0".into()),
+            run_id: None,
+            call_id: Some("fc-0".into()),
+            basis: Basis::Inferred,
+        });
+        Replayed {
+            facts: vec![
+                segment(
+                    "a",
+                    0,
+                    invocation(Status::Waiting, 0, Some(1_200), sums(1, 40, 33)),
+                ),
+                segment("b", 5, child),
+                fact(
+                    "e-o11",
+                    "a",
+                    1,
+                    FactBody::ModelCall(Box::new(model_call("c1", "", "desk", 0))),
+                ),
+                fact(
+                    "e-o11",
+                    "b",
+                    6,
+                    FactBody::ModelCall(Box::new(model_call("c2", "", "desk", resumed + 600))),
+                ),
+                fact("e-o11", "a", 2, FactBody::ToolCall(Box::new(asked))),
+                fact("e-o11", "b", 7, FactBody::ToolCall(Box::new(answered))),
+            ],
+            ..Replayed::default()
+        }
+    }
+
+    fn widths(drawing: &str) -> usize {
+        drawing.lines().map(columns).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_busy_run_at_80_columns() {
+        let drawing = draw(&busy_run(), &canvas(80));
+        assert!(widths(&drawing) <= 80);
+        insta::assert_snapshot!(drawing);
+    }
+
+    #[test]
+    fn a_busy_run_at_120_columns() {
+        let drawing = draw(&busy_run(), &canvas(120));
+        assert!(widths(&drawing) <= 120);
+        insta::assert_snapshot!(drawing);
+    }
+
+    #[test]
+    fn a_pause_is_cut_out_of_the_axis() {
+        insta::assert_snapshot!(draw(&paused_run(), &canvas(80)));
+    }
+
+    #[test]
+    fn ascii_stays_ascii() {
+        let ascii = Canvas {
+            is_ascii: true,
+            ..canvas(80)
+        };
+        let drawing = draw(&busy_run(), &ascii);
+        assert!(drawing.is_ascii());
+        insta::assert_snapshot!(drawing);
+    }
+
+    #[test]
+    fn colours_change_no_character() {
+        let colored = Canvas {
+            has_color: true,
+            ..canvas(80)
+        };
+        let drawing = draw(&busy_run(), &colored);
+        assert!(drawing.contains("\x1b[31m"));
+        let mut plain = String::new();
+        let mut parts = drawing.split('\x1b');
+        plain.push_str(parts.next().unwrap());
+        for part in parts {
+            plain.push_str(part.split_once('m').unwrap().1);
+        }
+        let trimmed = |text: &str| {
+            text.lines()
+                .map(|l| format!("{}\n", l.trim_end()))
+                .collect::<String>()
+        };
+        assert_eq!(trimmed(&plain), draw(&busy_run(), &canvas(80)));
+    }
+
+    #[test]
+    fn only_the_most_recent_are_drawn() {
+        let mut replayed = Replayed::default();
+        for i in 0..5 {
+            let body = invocation(Status::Completed, i, Some(i + 1), sums(0, 0, 0));
+            let id = format!("e-{i}");
+            replayed
+                .facts
+                .push(fact(&id, "s", i, FactBody::Invocation(Box::new(body))));
+        }
+        let canvas = Canvas {
+            limit: 2,
+            ..canvas(80)
+        };
+        let drawing = draw(&replayed, &canvas);
+        assert!(
+            drawing.contains("3 earlier invocations are not drawn"),
+            "{drawing}"
+        );
+        assert!(
+            !drawing.contains("e-2") && drawing.contains("e-3"),
+            "{drawing}"
+        );
+        assert!(drawing.find("e-3") < drawing.find("e-4"));
     }
 }

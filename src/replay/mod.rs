@@ -6,6 +6,8 @@
 mod columns;
 mod cost;
 mod draw;
+#[cfg(test)]
+mod fixtures;
 mod fold;
 mod input;
 mod json;
@@ -158,6 +160,8 @@ pub struct Replayed {
     pub quarantined: Vec<Quarantined>,
     /// What the records said, as they arrived; redeliveries aside.
     pub seen: Vec<Seen>,
+    /// Usage fields that were no count.
+    pub invalid_usage_fields: u64,
     /// Log time at the end.
     pub log_time: Option<LogTime>,
     /// The invariant that broke, where going on could falsify rows.
@@ -176,6 +180,7 @@ struct Run {
     rows: BTreeMap<RowKey, Fact>,
     quarantined: Vec<Quarantined>,
     seen: Vec<Seen>,
+    invalid_usage_fields: u64,
     log_time: Option<LogTime>,
     halted: Option<Invariant>,
 }
@@ -222,6 +227,7 @@ impl Run {
             rows: BTreeMap::new(),
             quarantined: Vec::new(),
             seen: Vec::new(),
+            invalid_usage_fields: 0,
             log_time: None,
             halted: None,
         }
@@ -261,6 +267,7 @@ impl Run {
         });
         if self.pipeline.totals().outcomes.applied > applied {
             self.seen.append(&mut look.entries);
+            self.invalid_usage_fields += look.invalid_usage_fields;
         }
     }
 
@@ -344,6 +351,7 @@ impl Run {
             totals: self.pipeline.totals().clone(),
             quarantined: self.quarantined,
             seen: self.seen,
+            invalid_usage_fields: self.invalid_usage_fields,
             log_time: self.log_time,
             halted: self.halted,
         }

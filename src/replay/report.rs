@@ -5,13 +5,13 @@
 use super::cost::{CallCost, Usd};
 use super::fold::{self, Invocation, RunKey, ToolRow, run_key};
 use super::json::{Object, Unknown, instant_text, push_text, rows};
-use super::seen::{self, Entry, Seen, What};
+use super::seen::{self, Entry, Seen};
 use super::{Quarantined, ReplaySettings, Replayed, columns};
 use crate::core::event::ServedBy;
 use crate::core::fact::{BranchFact, Fact, FactBody, Flag, Flags, ModelCallFact, Sums};
 use crate::core::usage::TokenUsage;
 use crate::core::{Coordinates, EventTime, Name};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The whole report, as text that ends with a line feed.
 pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
@@ -86,7 +86,7 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
         None => out.push_str("null"),
     });
     list("counters", &|out| {
-        Object::write(out, Unknown::Null, |o| counters(replayed, &sums, &facts, o));
+        Object::write(out, Unknown::Null, |o| counters(replayed, &sums, o));
     });
     list("quarantined", &|out| {
         rows(out, &replayed.quarantined, quarantined)
@@ -230,13 +230,9 @@ fn invocation(row: &Invocation, told: &Told<'_>, o: &mut Object<'_>) {
     o.count("records", Some(row.records));
     let ids = told.events(&row.key).filter_map(|seen| seen.id.as_deref());
     o.words("order", ids);
-    let messages = told
-        .events(&row.key)
-        .filter(|seen| seen.what == What::UserMessage);
-    let messages: Vec<u64> = messages.map(|seen| seen.content_hash).collect();
-    let distinct = messages.iter().collect::<BTreeSet<_>>().len();
-    o.count("user_messages", Some(distinct as u64));
-    o.count("retries", Some((messages.len() - distinct) as u64));
+    o.count("events", Some(row.events));
+    o.count("user_messages", Some(row.user_messages));
+    o.count("retries", Some(row.retries));
     columns::attributes(&row.attributes, o);
     columns::flags(row.flags, o);
     o.text("session_id", row.session_id.as_deref());
@@ -399,7 +395,7 @@ fn cost(calls: &[Call<'_>]) -> Option<Usd> {
         .reduce(Usd::plus)
 }
 
-fn counters(replayed: &Replayed, sums: &Sums, facts: &[&Fact], o: &mut Object<'_>) {
+fn counters(replayed: &Replayed, sums: &Sums, o: &mut Object<'_>) {
     let totals = &replayed.totals;
     let ended = &totals.outcomes;
     o.count("records", Some(ended.read));
@@ -409,11 +405,7 @@ fn counters(replayed: &Replayed, sums: &Sums, facts: &[&Fact], o: &mut Object<'_
     o.count("tombstones", Some(ended.tombstones));
     o.count("duplicates_dropped", Some(ended.duplicates));
     o.count("usage_missing_calls", Some(sums.usage_missing_calls));
-    let invalid = facts.iter().filter(|fact| match &fact.body {
-        FactBody::ModelCall(f) => f.flags.contains(Flag::InvalidUsageField),
-        _ => false,
-    });
-    o.count("invalid_usage_calls", Some(invalid.count() as u64));
+    o.count("invalid_usage_fields", Some(replayed.invalid_usage_fields));
     o.count("invalid_utf8_records", Some(totals.invalid_utf8));
     o.count("nonstandard_json", Some(totals.nonstandard_json));
     o.count("lone_surrogates", Some(totals.lone_surrogates));

@@ -59,6 +59,8 @@ pub struct Look {
     pub entries: Vec<Seen>,
     /// The newest believable event time: the record's own time.
     pub own_time: Option<LogTime>,
+    /// Usage fields that were no count.
+    pub invalid_usage_fields: u64,
 }
 
 impl Look {
@@ -85,6 +87,14 @@ impl Look {
             let at = LogTime(at.0.div_euclid(1_000_000));
             self.own_time = self.own_time.max(Some(at));
         }
+        let usage = match &event.kind {
+            EventKind::Native(native) => native.usage.as_ref(),
+            EventKind::ModelChunk(chunk) => chunk.usage.as_ref(),
+            EventKind::ModelEnd(end) => end.usage.as_ref(),
+            EventKind::ModelError(error) => error.usage.as_ref(),
+            _ => None,
+        };
+        self.invalid_usage_fields += usage.map_or(0, |usage| u64::from(usage.invalid_fields()));
         let what = match &event.kind {
             EventKind::Native(native) => what_of(native),
             EventKind::HookOutcome(outcome) => match short_circuit(outcome) {

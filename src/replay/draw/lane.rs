@@ -86,10 +86,6 @@ struct Node {
 /// The lanes of one invocation, each parent before its children, siblings by their beginning.
 pub fn lanes(facts: &[&Fact], price: &PriceCall, glyphs: &Glyphs) -> Vec<Lane> {
     let mut root = Node::default();
-    for tool in fold::tools(facts.iter().copied()) {
-        let item = tool_item(&tool, glyphs);
-        root.at(&tool.call.branch, &tool.call.agent).add(item);
-    }
     for fact in facts {
         match &fact.body {
             FactBody::Branch(f) if !f.branch.is_empty() => {
@@ -111,8 +107,20 @@ pub fn lanes(facts: &[&Fact], price: &PriceCall, glyphs: &Glyphs) -> Vec<Lane> {
             FactBody::RecoveryDecision(f) => {
                 root.at(&f.branch, &f.agent).add(recovery_item(f, glyphs));
             }
-            FactBody::Anomaly(f) => root.at(&f.branch, &f.agent).add(anomaly_item(f, glyphs)),
-            FactBody::Branch(_) | FactBody::Invocation(_) | FactBody::ToolCall(_) => {}
+            FactBody::Branch(_)
+            | FactBody::Invocation(_)
+            | FactBody::ToolCall(_)
+            | FactBody::Anomaly(_) => {}
+        }
+    }
+    // At one instant: the model call, what was decided, the tool that it asked for, what was wrong.
+    for tool in fold::tools(facts.iter().copied()) {
+        let item = tool_item(&tool, glyphs);
+        root.at(&tool.call.branch, &tool.call.agent).add(item);
+    }
+    for fact in facts {
+        if let FactBody::Anomaly(f) = &fact.body {
+            root.at(&f.branch, &f.agent).add(anomaly_item(f, glyphs));
         }
     }
     let mut lanes = Vec::new();
