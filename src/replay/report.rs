@@ -507,3 +507,6 @@ fn timeline_entry(entry: &Entry<'_>, o: &mut Object<'_>) {
     o.text("branch", Some(&seen.branch));
     o.text("author", seen.author.as_deref());
 }
+
+#[cfg(test)]
+mod tests;
