@@ -5,6 +5,12 @@
 
 pub mod core;
 
+#[cfg(feature = "io")]
+pub mod prometheus_exporter;
+
+#[cfg(feature = "io")]
+pub mod http_server;
+
 #[cfg(feature = "demo")]
 pub mod embedded;
 #[cfg(feature = "io")]

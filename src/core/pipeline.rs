@@ -137,6 +137,8 @@ pub struct Totals {
 pub struct PartitionStatus {
     pub partition: PartitionId,
     pub source: LogSource,
+    /// Records read since the partition was assigned.
+    pub records_read: u64,
     pub next: Offset,
     pub log_time: LogTime,
     pub is_replaying: bool,
@@ -162,6 +164,7 @@ pub struct Snapshot {
 
 struct Assigned {
     source: LogSource,
+    records_read: u64,
     timelines: Timelines,
     committed_last: Option<Watermark>,
     commit_due: Now,
@@ -277,10 +280,8 @@ impl Pipeline {
             self.violations
                 .check(Invariant::DrainedMeansCaughtUp, is_caught_up);
         }
-        Some(Watermark {
-            is_clean: true,
-            ..marks
-        })
+        let is_clean = self.ledger.is_certain(partition, &marks);
+        Some(Watermark { is_clean, ..marks })
     }
 
     /// The facts of every held segment as they stand, exported or not; releases nothing. For `replay`.
@@ -338,6 +339,7 @@ impl Pipeline {
         Some(PartitionStatus {
             partition,
             source: assigned.source.clone(),
+            records_read: assigned.records_read,
             next,
             log_time,
             is_replaying,
@@ -351,11 +353,13 @@ impl Pipeline {
     fn assign(&mut self, partition: PartitionId, source: LogSource, taken: &TakeOver, now: Now) {
         self.ledger.assign(partition, taken);
         let timelines = Timelines::new(source.clone(), Arc::clone(&self.settings));
-        let commit_due = Now(now.0 + self.settings.limits.commit_interval);
+        // At once: the marks stay, but a `clean` of the last owner must not speak for what is counted from here on.
+        let commit_due = now;
         self.assigned.insert(
             partition,
             Assigned {
                 source,
+                records_read: 0,
                 timelines,
                 committed_last: None,
                 commit_due,
@@ -384,6 +388,7 @@ impl Pipeline {
             return;
         }
         self.totals.outcomes.read += 1;
+        assigned.records_read += 1;
         let log_time = self
             .ledger
             .log_time(partition)
@@ -541,7 +546,8 @@ impl Pipeline {
                 limit,
             } = item;
             let is_observed = self.ledger.is_observed(partition, cause);
-            let is_uncertain = !is_observed && self.ledger.is_uncertain(partition, cause);
+            let last = fact.as_ref().map_or(evidence_from, |fact| fact.last.offset);
+            let is_uncertain = !is_observed && self.ledger.is_uncertain(partition, cause, last);
             for mut sample in samples {
                 if is_observed && sample.change != Move::Create {
                     continue;

@@ -32,7 +32,15 @@ impl Segment {
             agent: cx.names.name(agent.unwrap_or("")),
             at,
         };
-        self.apply_kind(event, &place, cx);
+        let is_end = matches!(event.kind, EventKind::RunEnd { .. });
+        if self.records > cx.limits.records_per_run_max && !is_end {
+            self.reach("records_per_run_max", cx);
+        } else {
+            self.apply_kind(event, &place, cx);
+        }
+        if cx.names.take_cut() {
+            self.reach("id_bytes_max", cx);
+        }
         if self.is_over() {
             self.touch_all();
         }
@@ -51,6 +59,7 @@ impl Segment {
                 if self.trigger.is_none() {
                     self.trigger = cx.names.optional(trigger.as_deref());
                 }
+                self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
                 self.touch(Item::Invocation);
             }
             EventKind::RunEnd {

@@ -123,6 +123,8 @@ pub struct NativeSide {
     /// Seen with a partial, or with an explicit `partial: false` not of Go v1.
     pub is_stream: bool,
     pub is_closed: bool,
+    /// Its turn is complete: not even a late usage report belongs to it.
+    pub is_turn_over: bool,
     pub usage: Option<UsageReport>,
     /// The newest report came on a partial.
     pub usage_on_partial: bool,
@@ -423,6 +425,10 @@ impl ModelCall {
             if let Some(flag) = Flag::ALL.into_iter().find(|flag| flag.as_str() == word) {
                 flags.insert(flag);
             }
+        }
+        let mut usage = usage;
+        if self.flags.contains(Flag::Limited) {
+            usage.lower_to_partial();
         }
         if usage.state == UsageState::Partial {
             flags.insert(Flag::UsageFromPartial);

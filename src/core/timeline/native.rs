@@ -148,6 +148,9 @@ impl Segment {
             || code.is_some()
             || response.is_report(native);
         if !says_something {
+            if native.turn_complete == Some(true) {
+                self.end_turn(place);
+            }
             return;
         }
         if response.has_content && self.is_local_answer(native, response, place, cx) {
@@ -187,6 +190,19 @@ impl Segment {
         self.join_response(index, native, response, event, place, cx);
     }
 
+    /// A content-less event that completes the turn: what follows is another call (rules.md §2).
+    fn end_turn(&mut self, place: &Place) {
+        for (branch, _, author, index) in &self.native_calls {
+            if *branch == place.branch
+                && *author == place.agent
+                && let Some(side) = self.calls[*index].native.as_mut()
+            {
+                side.is_closed = true;
+                side.is_turn_over = true;
+            }
+        }
+    }
+
     /// The call a response joins (rules 2, 3 and 5 of runtimes.md §18), if any.
     fn call_of_response(
         &self,
@@ -224,7 +240,7 @@ impl Segment {
         if is_exception {
             return (side.non_partials == 0 && !side.is_closed).then_some(*index);
         }
-        if !response.has_content && response.has_usage && code.is_none() {
+        if !response.has_content && response.has_usage && code.is_none() && !side.is_turn_over {
             return Some(*index);
         }
         if side.is_closed || call.served_by == Some(ServedBy::Unknown) {
@@ -649,5 +665,6 @@ fn note_side(side: &mut NativeSide, native: &NativeEvent<'_>, response: &Respons
     let ends_turn = native.turn_complete == Some(true);
     if ends_turn && !response.has_content {
         side.is_closed = true;
+        side.is_turn_over = true;
     }
 }
