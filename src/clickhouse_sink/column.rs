@@ -44,7 +44,7 @@ pub fn partition_day(segment_logged_at: LogTime) -> i64 {
     LogTime(segment_logged_at.0.clamp(0, LOG_TIME_MAX)).day()
 }
 
-/// The span where it is known and fits; never a clamp, since a wrong latency is none (facts.md §4).
+/// The span where it is known and fits; never a clamp: a wrong latency is none (facts.md §4).
 pub fn millis(span: Option<Nanos>) -> Option<Millis> {
     span.map(|span| span.0)
         .filter(|nanos| nanos.unsigned_abs() < MILLIS_END)

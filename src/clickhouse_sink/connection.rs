@@ -1,4 +1,4 @@
-//! The connection: one HTTP client with everything said explicitly that servers default differently.
+//! The connection: one HTTP client that says explicitly what servers default differently.
 //!
 //! It retries nothing and knows no batches.
 

@@ -20,8 +20,8 @@ use crate::core::fact::{Fact, Table};
 use crate::core::ledger::WorkId;
 use row::FactRow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -32,6 +32,8 @@ use tokio::time::{Instant, sleep, timeout};
 const PARTITIONS_MAX: usize = 100;
 /// First wait after a failure; doubles with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
+/// Time between two log lines about one kind of trouble.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 /// Wait for room in the channel back, which the driver sizes so that there always is some.
 const ROOM_WAIT: Duration = Duration::from_millis(5);
 
@@ -87,6 +89,7 @@ pub fn spawn(runtime: &Handle, config: SinkConfig, events: SinkEvents) -> SinkHa
         connection: Connection::new(&config),
         events,
         health: Arc::clone(&health),
+        said: Mutex::default(),
     };
     SinkHandle {
         batches,
@@ -108,6 +111,8 @@ struct Sink {
     connection: Connection,
     events: SinkEvents,
     health: Arc<SinkHealth>,
+    /// When each kind of trouble was last logged.
+    said: Mutex<BTreeMap<FailureReason, Instant>>,
 }
 
 /// Rows of one table that go in one insert.
@@ -177,13 +182,6 @@ impl Sink {
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(
-                    table = portion.table.as_str(),
-                    rows = portion.facts.len(),
-                    reason = error.reason().as_str(),
-                    "insert failed, will be tried again: {}",
-                    error.chain()
-                );
                 self.down(&error);
                 Err(error)
             }
@@ -203,15 +201,11 @@ impl Sink {
                 }
                 Err(error @ SinkError::SchemaBehind(_)) => {
                     let state = SchemaState::Behind(error.chain());
-                    if self.health.snapshot().schema != state {
-                        tracing::error!("waiting: {}", error.chain());
-                    }
                     self.health.set_schema(state);
                     self.down(&error);
                     sleep(config.look_every).await;
                 }
                 Err(error) => {
-                    tracing::warn!("cannot look at the schema: {}", error.chain());
                     self.down(&error);
                     sleep(backoff.next()).await;
                 }
@@ -240,10 +234,28 @@ impl Sink {
     }
 
     fn down(&self, error: &SinkError) {
+        self.say(error);
         self.health.failed(error.reason());
         self.events.observer.failed(error.reason());
         if self.health.set_up(Some(error.chain())) {
             self.events.observer.up(false);
+        }
+    }
+
+    /// Logs one kind of trouble at most once a minute (config.md).
+    fn say(&self, error: &SinkError) {
+        let now = Instant::now();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = said.insert(error.reason(), now);
+        match last {
+            Some(last) if now.duration_since(last) < SAY_EVERY => {
+                said.insert(error.reason(), last);
+            }
+            _ => tracing::warn!(
+                reason = error.reason().as_str(),
+                "ClickHouse takes no rows now, trying again: {}",
+                error.chain()
+            ),
         }
     }
 }

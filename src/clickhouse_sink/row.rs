@@ -1,8 +1,8 @@
 //! Facts as rows: the one file of Rust that names columns.
 //!
-//! One struct per table of deploy/clickhouse, borrowing from the fact. Inserts name their columns, so
-//! that position means nothing. A row is a pure function of its fact: writing it twice writes the
-//! same bytes.
+//! One struct per table of deploy/clickhouse, borrowing from the fact. Inserts name their columns,
+//! so that position means nothing. A row is a pure function of its fact: writing it twice writes
+//! the same bytes. It decides nothing about what a fact means.
 
 use super::column::{
     Counts, Findings, Instant, Millis, Names, Texts, Usd, instant, logged, maybe_instant, millis,
