@@ -6,12 +6,13 @@
 pub mod core;
 
 #[cfg(feature = "io")]
-pub mod prometheus_exporter;
-
+pub mod clickhouse_sink;
 #[cfg(feature = "io")]
 pub mod http_server;
+#[cfg(feature = "io")]
+pub mod prometheus_exporter;
+#[cfg(feature = "io")]
+pub mod replay;
 
 #[cfg(feature = "demo")]
 pub mod embedded;
-#[cfg(feature = "io")]
-pub mod replay;
