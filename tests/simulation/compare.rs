@@ -28,18 +28,27 @@ pub fn reference(world: &World) -> Result<(Sink, Counters), String> {
             committed: None,
             log: Offset(0)..end,
         }];
-        inputs.extend(records.iter().zip(0..).map(|(record, offset)| Input::Record {
-            partition: id,
-            record: Record {
-                offset: Offset(offset),
-                logged_at: LogTime(record.logged_at),
-                key: Some(record.key.as_bytes()),
-                headers: &[],
-                payload: record.payload.as_deref(),
-            },
-        }));
+        inputs.extend(
+            records
+                .iter()
+                .zip(0..)
+                .map(|(record, offset)| Input::Record {
+                    partition: id,
+                    record: Record {
+                        offset: Offset(offset),
+                        logged_at: LogTime(record.logged_at),
+                        key: Some(record.key.as_bytes()),
+                        headers: &[],
+                        payload: record.payload.as_deref(),
+                    },
+                }),
+        );
         let log_time = Some(world.settled_at());
-        inputs.push(Input::CaughtUp { partition: id, next: end, log_time });
+        inputs.push(Input::CaughtUp {
+            partition: id,
+            next: end,
+            log_time,
+        });
         inputs.push(Input::Drain);
         for input in inputs {
             ms += 1;
@@ -68,11 +77,27 @@ pub fn verdict(world: &World, expected: &Expected) -> Result<(), String> {
     let (sink, counters) = reference(world)?;
     let (rows, folds) = (row_lines(&sink), fold_lines(&sink));
     differ("reference rows against the oracle", &expected.rows, &rows)?;
-    differ("reference folds against the oracle", &expected.folds, &folds)?;
+    differ(
+        "reference folds against the oracle",
+        &expected.folds,
+        &folds,
+    )?;
     let counted = counter_lines(&counters.moved);
-    differ("reference counters against the oracle", &expected.counters, &counted)?;
-    differ("rows against the oracle", &expected.rows, &row_lines(&world.sink))?;
-    differ("folds against the oracle", &expected.folds, &fold_lines(&world.sink))?;
+    differ(
+        "reference counters against the oracle",
+        &expected.counters,
+        &counted,
+    )?;
+    differ(
+        "rows against the oracle",
+        &expected.rows,
+        &row_lines(&world.sink),
+    )?;
+    differ(
+        "folds against the oracle",
+        &expected.folds,
+        &fold_lines(&world.sink),
+    )?;
     same_rows(&sink, &world.sink)?;
     letters(world, expected)?;
     count(world, expected, &counters)
@@ -82,8 +107,16 @@ pub fn verdict(world: &World, expected: &Expected) -> Result<(), String> {
 fn count(world: &World, expected: &Expected, reference: &Counters) -> Result<(), String> {
     let (moved, tally) = (&world.counters.moved, &world.tally);
     if tally.crashes + tally.losses == 0 {
-        differ("counters against the oracle", &expected.counters, &counter_lines(moved))?;
-        return differ("all counters", &all_lines(&reference.moved), &all_lines(moved));
+        differ(
+            "counters against the oracle",
+            &expected.counters,
+            &counter_lines(moved),
+        )?;
+        return differ(
+            "all counters",
+            &all_lines(&reference.moved),
+            &all_lines(moved),
+        );
     }
     for (series, least) in &reference.moved {
         let got = moved.get(series).copied().unwrap_or(0);
@@ -94,7 +127,9 @@ fn count(world: &World, expected: &Expected, reference: &Counters) -> Result<(),
             return Err(format!("counted too little: {series:?}: {got} of {least}"));
         }
         if is_bounded && got.saturating_sub(again) > *least {
-            return Err(format!("{series:?}: {got}, {again} of it said to be again, for {least}"));
+            return Err(format!(
+                "{series:?}: {got}, {again} of it said to be again, for {least}"
+            ));
         }
     }
     Ok(())
@@ -113,15 +148,23 @@ fn is_monotone(family: Family) -> bool {
 }
 
 fn letters(world: &World, expected: &Expected) -> Result<(), String> {
-    let got: BTreeMap<(usize, i64), &str> =
-        world.letters.iter().map(|(at, (reason, _))| (*at, reason.as_str())).collect();
+    let got: BTreeMap<(usize, i64), &str> = world
+        .letters
+        .iter()
+        .map(|(at, (reason, _))| (*at, reason.as_str()))
+        .collect();
     if got != expected.letters {
-        return Err(format!("dead letters {got:?}\n  expected {:?}", expected.letters));
+        return Err(format!(
+            "dead letters {got:?}\n  expected {:?}",
+            expected.letters
+        ));
     }
     for ((partition, offset), (_, payload)) in &world.letters {
         let index = usize::try_from(*offset).expect("not negative");
         if world.log.partitions[*partition][index].payload.as_ref() != Some(payload) {
-            return Err(format!("dead letter {partition}/{offset} holds other bytes"));
+            return Err(format!(
+                "dead letter {partition}/{offset} holds other bytes"
+            ));
         }
     }
     Ok(())
@@ -133,7 +176,9 @@ fn same_rows(right: &Sink, got: &Sink) -> Result<(), String> {
         match got.rows.get(key) {
             None => return Err(format!("lost row: {key:?}")),
             Some(other) if other != fact => {
-                return Err(format!("row differs: {key:?}\n  right {fact:?}\n  got   {other:?}"));
+                return Err(format!(
+                    "row differs: {key:?}\n  right {fact:?}\n  got   {other:?}"
+                ));
             }
             Some(_) => {}
         }
@@ -163,7 +208,10 @@ fn differ(what: &str, right: &Lines, got: &Lines) -> Result<(), String> {
     }
     let more = out.len().saturating_sub(SHOWN);
     out.truncate(SHOWN);
-    Err(format!("{what} (- must be there, + must not; {more} more):\n{}", out.join("\n")))
+    Err(format!(
+        "{what} (- must be there, + must not; {more} more):\n{}",
+        out.join("\n")
+    ))
 }
 
 fn note(lines: &mut Lines, line: String) {
@@ -191,7 +239,10 @@ fn row_lines(sink: &Sink) -> Lines {
                 let mark = if row.headless { " headless" } else { "" };
                 let sums = format!("calls={calls} in={input} out={output} tools={tools}");
                 let status = row.status.as_str();
-                note(&mut lines, format!("invocation {who} {id} {status}{mark} {sums}"));
+                note(
+                    &mut lines,
+                    format!("invocation {who} {id} {status}{mark} {sums}"),
+                );
             }
             FactBody::ModelCall(row) => {
                 let usage = &row.usage;
@@ -204,11 +255,17 @@ fn row_lines(sink: &Sink) -> Lines {
                 );
                 let (agent, status) = (&row.agent, row.status.as_str());
                 let model = row.model.as_deref().unwrap_or("");
-                note(&mut lines, format!("model_call {who} {agent} {model} {status} {usage}"));
+                note(
+                    &mut lines,
+                    format!("model_call {who} {agent} {model} {status} {usage}"),
+                );
             }
             FactBody::ToolCall(row) => {
                 let status = row.status.as_str();
-                note(&mut lines, format!("tool_call {who} {id} {} {status}", row.tool));
+                note(
+                    &mut lines,
+                    format!("tool_call {who} {id} {} {status}", row.tool),
+                );
             }
             FactBody::GuardrailDecision(row) => {
                 let decision = row.decision.map_or("null", |word| word.as_str());
@@ -235,7 +292,11 @@ fn fold_lines(sink: &Sink) -> Lines {
     let mut lines = Lines::new();
     for (who, mut segments) in invocations {
         segments.sort_by_key(|(fact, _)| fact.first.offset);
-        let last = segments.iter().rev().find(|(_, row)| !row.headless).or(segments.last());
+        let last = segments
+            .iter()
+            .rev()
+            .find(|(_, row)| !row.headless)
+            .or(segments.last());
         let status = last.map_or("", |(_, row)| row.status.as_str());
         let mut all = (0, 0, 0, 0);
         for (_, row) in &segments {
@@ -267,7 +328,10 @@ fn counter_lines(moved: &BTreeMap<Series, u64>) -> Lines {
     let mut lines = all_lines(moved);
     lines.retain(|line, _| {
         let family = line.split(' ').next().unwrap_or("");
-        Family::ALL.iter().filter(|f| known(f)).any(|f| format!("{f:?}") == family)
+        Family::ALL
+            .iter()
+            .filter(|f| known(f))
+            .any(|f| format!("{f:?}") == family)
     });
     lines
 }

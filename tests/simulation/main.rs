@@ -26,7 +26,9 @@ const THREADS: usize = 2;
 static TURN: Mutex<()> = Mutex::new(());
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number of seeds"))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number of seeds"))
 }
 
 /// One history, and what is wrong with its outcome.
@@ -82,14 +84,20 @@ fn run(mix: &Mix) {
             });
         }
     });
-    let (total, mut failures) = (total.lock().expect("whole"), failures.lock().expect("whole"));
+    let (total, mut failures) = (
+        total.lock().expect("whole"),
+        failures.lock().expect("whole"),
+    );
     failures.sort();
     if let Some((seed, error)) = failures.first() {
         let name = mix.name;
         panic!("{error}\nSIM_SEED={seed} SIM_MIX={name} cargo test --test simulation");
     }
     let (name, seeds) = (mix.name, below - first);
-    eprintln!("{name}: {seeds} seeds in {:.1} s: {total}", started.elapsed().as_secs_f64());
+    eprintln!(
+        "{name}: {seeds} seeds in {:.1} s: {total}",
+        started.elapsed().as_secs_f64()
+    );
 }
 
 macro_rules! mixes {

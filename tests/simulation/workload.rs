@@ -11,7 +11,11 @@ pub const EPOCH_MS: i64 = 1_772_445_600_000;
 /// Partitions of the topic.
 pub const PARTITIONS: usize = 4;
 
-const MODELS: [&str; 3] = ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash-lite"];
+const MODELS: [&str; 3] = [
+    "gemini-2.5-flash",
+    "gemini-2.5-pro",
+    "gemini-2.0-flash-lite",
+];
 const TOOLS: [&str; 4] = ["search", "book", "refund", "lookup"];
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
@@ -45,7 +49,10 @@ pub struct Silence {
 impl Silence {
     pub fn new(max: Duration, tool_max: Duration) -> Silence {
         let ms = |span: Duration| i64::try_from(span.as_millis()).expect("short");
-        Silence { max_ms: ms(max), tool_max_ms: ms(tool_max) }
+        Silence {
+            max_ms: ms(max),
+            tool_max_ms: ms(tool_max),
+        }
     }
 
     /// Nothing is held for longer than this after its last record.
@@ -150,17 +157,29 @@ fn lay_out(mut lines: Vec<Line>, gap: Option<(i64, i64)>) -> Log {
             payload: line.payload,
         });
     }
-    Log { partitions, gap, end_ms }
+    Log {
+        partitions,
+        gap,
+        end_ms,
+    }
 }
 
 impl Writer<'_> {
     fn last_ms(&self) -> i64 {
-        self.lines.iter().map(|line| line.logged_ms).max().unwrap_or(0)
+        self.lines
+            .iter()
+            .map(|line| line.logged_ms)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Sessions over all partitions, each with one invocation after the other.
     fn phase(&mut self, from_ms: i64, length_ms: i64, is_quiet: bool) {
-        let sessions = if is_quiet { self.dice.range(2, 6) } else { self.dice.range(4, 8) };
+        let sessions = if is_quiet {
+            self.dice.range(2, 6)
+        } else {
+            self.dice.range(4, 8)
+        };
         for _ in 0..sessions {
             let partition = self.dice.index(PARTITIONS);
             self.serial += 1;
@@ -171,7 +190,11 @@ impl Writer<'_> {
                 self.logged_ms = t;
                 self.breath = None;
                 self.invocation(partition, &session);
-                let idle = if is_quiet { self.silence.longest() } else { 4_000 };
+                let idle = if is_quiet {
+                    self.silence.longest()
+                } else {
+                    4_000
+                };
                 t = self.t + self.dice.range(50, idle);
             }
         }
@@ -198,7 +221,13 @@ impl Writer<'_> {
             // The same ids, at the same time, of another tenant.
             (self.t, self.logged_ms) = (t + 3, logged + 3);
             self.breath = None;
-            self.run(&Who { tenant: TENANTS[1 - tenant], ..who }, None);
+            self.run(
+                &Who {
+                    tenant: TENANTS[1 - tenant],
+                    ..who
+                },
+                None,
+            );
         }
     }
 
@@ -208,8 +237,16 @@ impl Writer<'_> {
         if resumed.is_none() && self.dice.percent(12) {
             self.breath = Some(u32::try_from(self.dice.range(1, 14)).expect("small"));
         }
-        let trigger = if resumed.is_some() { "resume" } else { "message" };
-        self.say(who, "run.start", json!({"root_agent": who.agent, "trigger": trigger}));
+        let trigger = if resumed.is_some() {
+            "resume"
+        } else {
+            "message"
+        };
+        self.say(
+            who,
+            "run.start",
+            json!({"root_agent": who.agent, "trigger": trigger}),
+        );
         if resumed.is_none() && self.dice.percent(20) {
             self.decide(who, "run_input", "allow", json!({"kind": "run"}));
         }
@@ -230,7 +267,9 @@ impl Writer<'_> {
             return;
         }
         self.say(who, "agent.end", json!({"status": "completed"}));
-        let status = self.dice.pick(&["completed", "completed", "completed", "error", "cancelled"]);
+        let status = self
+            .dice
+            .pick(&["completed", "completed", "completed", "error", "cancelled"]);
         let error = (status == "error").then(|| json!({"type": "api", "code": "E7"}));
         self.say(who, "run.end", json!({"status": status, "error": error}));
         self.past.push((self.t, who.clone()));
@@ -251,7 +290,10 @@ impl Writer<'_> {
         if !is_alive {
             return;
         }
-        let paused = Paused { who: who.clone(), open_tool };
+        let paused = Paused {
+            who: who.clone(),
+            open_tool,
+        };
         if self.dice.percent(25) {
             // Resumed at once, while the first segment is still held.
             self.wait(100, self.silence.max_ms / 2);
@@ -290,8 +332,16 @@ impl Writer<'_> {
     }
 
     fn nested_agent(&mut self, who: &Who, name: &str) {
-        let branch = if who.branch.is_empty() { name.to_owned() } else { format!("{}.{name}", who.branch) };
-        let inner = Who { agent: name.to_owned(), branch, ..who.clone() };
+        let branch = if who.branch.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", who.branch)
+        };
+        let inner = Who {
+            agent: name.to_owned(),
+            branch,
+            ..who.clone()
+        };
         self.say(&inner, "agent.start", json!({}));
         self.wait(5, 100);
         self.model_call(&inner);
@@ -337,7 +387,11 @@ impl Writer<'_> {
             return;
         }
         let full = self.usage();
-        for index in 0..if is_streaming { self.dice.range(1, 4) } else { 0 } {
+        for index in 0..if is_streaming {
+            self.dice.range(1, 4)
+        } else {
+            0
+        } {
             let usage = snapshot(&full, index);
             let chunk = json!({"call_id": call, "index": index, "content": "text", "usage": usage});
             self.say_call(who, "model.chunk", chunk);
@@ -354,7 +408,11 @@ impl Writer<'_> {
     fn usage(&mut self) -> Value {
         let prompt = self.dice.range(50, 900);
         let answer = self.dice.range(1, 400);
-        let thoughts = if self.dice.percent(30) { self.dice.range(1, 200) } else { 0 };
+        let thoughts = if self.dice.percent(30) {
+            self.dice.range(1, 200)
+        } else {
+            0
+        };
         let mut usage = json!({
             "promptTokenCount": prompt,
             "candidatesTokenCount": answer,
@@ -392,7 +450,11 @@ impl Writer<'_> {
         }
         self.wait(20, 100);
         let outcome = self.dice.pick(&["ok", "ok", "ok", "error"]);
-        self.say_call(who, "tool.end", json!({"call_id": call, "tool": tool, "outcome": outcome}));
+        self.say_call(
+            who,
+            "tool.end",
+            json!({"call_id": call, "tool": tool, "outcome": outcome}),
+        );
     }
 
     /// A run inside a tool, its parent declared, or to be inferred from the tool's name.
@@ -412,7 +474,11 @@ impl Writer<'_> {
             .then(|| json!({"invocation_id": who.invocation, "call_id": call}));
         let calls = self.calls;
         self.wait(5, 60);
-        self.say(&child, "run.start", json!({"root_agent": tool, "parent": parent}));
+        self.say(
+            &child,
+            "run.start",
+            json!({"root_agent": tool, "parent": parent}),
+        );
         self.wait(5, 60);
         self.model_call(&child);
         self.say(&child, "run.end", json!({"status": "completed"}));
@@ -481,14 +547,20 @@ impl Writer<'_> {
         }
         let payload = Some(record.to_string().into_bytes());
         let key = who.session.clone();
-        self.lines.push(Line { partition: who.partition, logged_ms, key, payload });
+        self.lines.push(Line {
+            partition: who.partition,
+            logged_ms,
+            key,
+            payload,
+        });
     }
 
     /// Records that come late, alone, or for nothing anybody knows.
     fn strays(&mut self) {
         let end_ms = self.last_ms();
         for _ in 0..self.dice.range(3, 12) {
-            let Some((ended_ms, who)) = self.past.get(self.dice.index(self.past.len().max(1))) else {
+            let Some((ended_ms, who)) = self.past.get(self.dice.index(self.past.len().max(1)))
+            else {
                 return;
             };
             let (ended_ms, mut who) = (*ended_ms, who.clone());
@@ -497,14 +569,21 @@ impl Writer<'_> {
             let call = format!("stray-{}", self.serial);
             let (at_ms, logged_ms) = match self.dice.range(0, 4) {
                 // Within the silence: amends.
-                0 => (ended_ms, ended_ms + self.dice.range(50, self.silence.max_ms * 6 / 10)),
+                0 => (
+                    ended_ms,
+                    ended_ms + self.dice.range(50, self.silence.max_ms * 6 / 10),
+                ),
                 // Long after: headless. Long after and fresh: an ordinary segment, its start unseen.
                 1 => (ended_ms, late_ms),
                 2 => (late_ms - 20, late_ms),
                 _ => {
                     who.invocation = format!("x-{}", self.serial);
                     let logged_ms = self.dice.range(0, end_ms + 1).max(self.silence.longest());
-                    (self.dice.pick(&[logged_ms - 10, logged_ms - self.silence.longest()]), logged_ms)
+                    (
+                        self.dice
+                            .pick(&[logged_ms - 10, logged_ms - self.silence.longest()]),
+                        logged_ms,
+                    )
                 }
             };
             who.run = None;
@@ -518,7 +597,11 @@ impl Writer<'_> {
     fn spoil(&mut self) {
         let end_ms = self.last_ms().max(1);
         const POISON: [&str; 6] = [
-            "", "not json", "{\"v\":1,\"kind\":", "{\"hello\":1}", "[1,2]",
+            "",
+            "not json",
+            "{\"v\":1,\"kind\":",
+            "{\"hello\":1}",
+            "[1,2]",
             "{\"v\":1,\"kind\":\"run.start\",\"at\":1772445600000}",
         ];
         let mut spoilt = Vec::new();
@@ -532,7 +615,12 @@ impl Writer<'_> {
         }
         for payload in spoilt {
             let (partition, logged_ms) = (self.dice.index(PARTITIONS), self.dice.range(0, end_ms));
-            self.lines.push(Line { partition, logged_ms, key: "poison".to_owned(), payload });
+            self.lines.push(Line {
+                partition,
+                logged_ms,
+                key: "poison".to_owned(),
+                payload,
+            });
         }
         if self.faults.has(Fault::Duplicates) && !self.lines.is_empty() {
             for _ in 0..self.dice.range(3, 15) {
@@ -540,7 +628,12 @@ impl Writer<'_> {
                 let (partition, key) = (line.partition, line.key.clone());
                 let (payload, logged_ms) = (line.payload.clone(), line.logged_ms);
                 let logged_ms = logged_ms + self.dice.range(1, 1_000);
-                self.lines.push(Line { partition, logged_ms, key, payload });
+                self.lines.push(Line {
+                    partition,
+                    logged_ms,
+                    key,
+                    payload,
+                });
             }
         }
     }

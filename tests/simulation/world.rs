@@ -38,7 +38,9 @@ impl Sink {
             match self.rows.get(&key) {
                 Some(kept) if kept.version > fact.version => {}
                 Some(kept) if kept.version == fact.version && kept != fact => {
-                    return Err(format!("one version, two contents:\n  {kept:?}\n  {fact:?}"));
+                    return Err(format!(
+                        "one version, two contents:\n  {kept:?}\n  {fact:?}"
+                    ));
                 }
                 _ => {
                     self.rows.insert(key, fact.clone());
@@ -70,7 +72,11 @@ pub struct Counters {
 
 impl Counters {
     pub fn observe(&mut self, sample: &Sample) {
-        let labels = sample.labels.iter().map(|label| label.to_string()).collect();
+        let labels = sample
+            .labels
+            .iter()
+            .map(|label| label.to_string())
+            .collect();
         let by = match sample.change {
             Move::Create => 0,
             Move::Add(by) => by,
@@ -105,7 +111,11 @@ struct Flight {
 #[derive(Debug)]
 enum Load {
     Facts(Vec<Fact>),
-    Letter { at: (usize, i64), reason: DeadLetterReason, payload: Vec<u8> },
+    Letter {
+        at: (usize, i64),
+        reason: DeadLetterReason,
+        payload: Vec<u8>,
+    },
 }
 
 /// One assigned partition as the source sees it.
@@ -179,13 +189,46 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally { records, deliveries, segments, headless, rows, inserted, .. } = self;
-        write!(f, "{records} records read {deliveries} times, {segments} segments ")?;
-        write!(f, "({headless} headless), {rows} rows inserted {inserted} times, ")?;
-        let Tally { crashes, losses, handovers, out_of_time, commits, refused, letters, .. } = self;
-        write!(f, "{crashes} crashes, {losses} losses, {handovers} handovers ({out_of_time} out ")?;
-        write!(f, "of time), {commits} commits ({refused} refused), {letters} dead letters, ")?;
-        write!(f, "{} partitions resumed after release", self.resumes_after_release)
+        let Tally {
+            records,
+            deliveries,
+            segments,
+            headless,
+            rows,
+            inserted,
+            ..
+        } = self;
+        write!(
+            f,
+            "{records} records read {deliveries} times, {segments} segments "
+        )?;
+        write!(
+            f,
+            "({headless} headless), {rows} rows inserted {inserted} times, "
+        )?;
+        let Tally {
+            crashes,
+            losses,
+            handovers,
+            out_of_time,
+            commits,
+            refused,
+            letters,
+            ..
+        } = self;
+        write!(
+            f,
+            "{crashes} crashes, {losses} losses, {handovers} handovers ({out_of_time} out "
+        )?;
+        write!(
+            f,
+            "of time), {commits} commits ({refused} refused), {letters} dead letters, "
+        )?;
+        write!(
+            f,
+            "{} partitions resumed after release",
+            self.resumes_after_release
+        )
     }
 }
 
@@ -265,7 +308,9 @@ fn offset(index: usize) -> Offset {
 fn told(input: &Input<'_>) -> String {
     match input {
         Input::Record { partition, record } => {
-            let text = record.payload.map_or("null".into(), String::from_utf8_lossy);
+            let text = record
+                .payload
+                .map_or("null".into(), String::from_utf8_lossy);
             format!("record {}/{} {text}", partition.0, record.offset.0)
         }
         Input::Assigned { partition, log, .. } => format!("assigned {} {log:?}", partition.0),
@@ -286,7 +331,11 @@ impl World {
             (from, from + dice.range(1_000, 12_000))
         });
         World {
-            settings: Settings { limits, hash_key: 7, is_strict: true },
+            settings: Settings {
+                limits,
+                hash_key: 7,
+                is_strict: true,
+            },
             processes: (0..PROCESSES).map(|_| None).collect(),
             dice,
             faults,
@@ -330,7 +379,10 @@ impl World {
         strikes.reverse();
         while self.now_ms < end_ms {
             self.pass_time();
-            while strikes.last().is_some_and(|strike| strike.at_ms <= self.now_ms) {
+            while strikes
+                .last()
+                .is_some_and(|strike| strike.at_ms <= self.now_ms)
+            {
                 let strike = strikes.pop().expect("just seen");
                 self.strike(strike);
             }
@@ -346,15 +398,23 @@ impl World {
     }
 
     fn pass_time(&mut self) {
-        let is_in_gap = self.log.gap.is_some_and(|(from, below)| {
-            self.now_ms > from + 1_000 && self.now_ms < below - 1_000
-        });
+        let is_in_gap = self
+            .log
+            .gap
+            .is_some_and(|(from, below)| self.now_ms > from + 1_000 && self.now_ms < below - 1_000);
         let before = self.now_ms;
-        self.now_ms += if is_in_gap { self.dice.range(50, 900) } else { self.dice.range(5, 180) };
+        self.now_ms += if is_in_gap {
+            self.dice.range(50, 900)
+        } else {
+            self.dice.range(5, 180)
+        };
         for partition in 0..PARTITIONS {
             let records = &self.log.partitions[partition];
             let written = &mut self.written[partition];
-            while records.get(*written).is_some_and(|r| r.logged_at <= EPOCH_MS + self.now_ms) {
+            while records
+                .get(*written)
+                .is_some_and(|r| r.logged_at <= EPOCH_MS + self.now_ms)
+            {
                 *written += 1;
             }
         }
@@ -367,13 +427,20 @@ impl World {
 
     /// Before anything resumes, the marks must have passed everything that paused.
     fn check_gap(&mut self) {
-        let Some((from, _)) = self.log.gap else { return };
+        let Some((from, _)) = self.log.gap else {
+            return;
+        };
         for partition in 0..PARTITIONS {
             let records = &self.log.partitions[partition];
-            let before = records.iter().filter(|r| r.logged_at <= EPOCH_MS + from).count();
+            let before = records
+                .iter()
+                .filter(|r| r.logged_at <= EPOCH_MS + from)
+                .count();
             let resume = self.broker.committed[partition].map_or(0, |marks| marks.resume_from.0);
             if resume < offset(before).0 {
-                self.fail(format!("partition {partition} holds {resume} of {before} through a pause"));
+                self.fail(format!(
+                    "partition {partition} holds {resume} of {before} through a pause"
+                ));
             }
             self.tally.resumes_after_release += u64::from(before > 0);
         }
@@ -398,7 +465,11 @@ impl World {
 
     fn strike(&mut self, strike: Strike) {
         let up: Vec<usize> = (0..PROCESSES)
-            .filter(|&i| self.processes[i].as_ref().is_some_and(|d| d.zombie.is_none()))
+            .filter(|&i| {
+                self.processes[i]
+                    .as_ref()
+                    .is_some_and(|d| d.zombie.is_none())
+            })
             .collect();
         if up.is_empty() {
             return;
@@ -414,7 +485,9 @@ impl World {
     }
 
     fn crash(&mut self, index: usize) {
-        let Some(daemon) = self.processes[index].take() else { return };
+        let Some(daemon) = self.processes[index].take() else {
+            return;
+        };
         self.tally.crashes += 1;
         for partition in daemon.positions.keys().copied() {
             if self.broker.owner[partition] == Some(daemon.life) {
@@ -426,7 +499,8 @@ impl World {
             if let Load::Facts(facts) = flight.load
                 && self.dice.percent(50)
             {
-                self.orphans.push((self.now_ms + self.dice.range(0, 6_000), facts));
+                self.orphans
+                    .push((self.now_ms + self.dice.range(0, 6_000), facts));
             }
         }
         self.restart_at[index] = self.now_ms + self.dice.range(50, 8_000);
@@ -434,10 +508,16 @@ impl World {
 
     /// The group's session with a process ends, and the process does not know.
     fn lose(&mut self, index: usize) {
-        let stall_ms = if self.dice.percent(50) { self.dice.range(200, 5_000) } else { 0 };
+        let stall_ms = if self.dice.percent(50) {
+            self.dice.range(200, 5_000)
+        } else {
+            0
+        };
         let stands_until = self.now_ms + stall_ms;
         let believes_until = stands_until + self.dice.range(100, 6_000);
-        let Some(daemon) = &mut self.processes[index] else { return };
+        let Some(daemon) = &mut self.processes[index] else {
+            return;
+        };
         if daemon.draining.is_some() {
             return;
         }
@@ -453,17 +533,27 @@ impl World {
 
     fn revoke(&mut self, index: usize, is_leaving: bool) {
         let is_short = self.faults.has(Fault::OutOfTime) && self.dice.percent(70);
-        let allowed_ms = if is_short { self.dice.range(0, 300) } else { 2_000 };
+        let allowed_ms = if is_short {
+            self.dice.range(0, 300)
+        } else {
+            2_000
+        };
         let all = self.dice.percent(40);
         let one = self.dice.index(PARTITIONS);
-        let Some(mut daemon) = self.processes[index].take() else { return };
+        let Some(mut daemon) = self.processes[index].take() else {
+            return;
+        };
         let mut partitions: Vec<usize> = daemon.positions.keys().copied().collect();
         if !is_leaving && !all && !partitions.is_empty() {
             partitions = vec![partitions[one % partitions.len()]];
         }
         if daemon.draining.is_none() {
             let deadline_ms = self.now_ms + allowed_ms;
-            daemon.draining = Some(Draining { partitions, deadline_ms, is_leaving });
+            daemon.draining = Some(Draining {
+                partitions,
+                deadline_ms,
+                is_leaving,
+            });
             self.tell(&mut daemon, Input::Drain);
         }
         self.processes[index] = Some(daemon);
@@ -483,8 +573,13 @@ impl World {
             }
         }
         for index in 0..PROCESSES {
-            let Some(mut daemon) = self.processes[index].take() else { continue };
-            if daemon.zombie.is_some_and(|(stands_until, _)| self.now_ms < stands_until) {
+            let Some(mut daemon) = self.processes[index].take() else {
+                continue;
+            };
+            if daemon
+                .zombie
+                .is_some_and(|(stands_until, _)| self.now_ms < stands_until)
+            {
                 self.processes[index] = Some(daemon);
                 continue;
             }
@@ -528,12 +623,16 @@ impl World {
                 return;
             }
             let index = self.dice.pick(&able);
-            let Some(mut daemon) = self.processes[index].take() else { return };
+            let Some(mut daemon) = self.processes[index].take() else {
+                return;
+            };
             self.broker.owner[partition] = Some(daemon.life);
             let committed = self.broker.committed[partition];
             let log = Offset(0)..offset(self.written[partition]);
             let next = take_over(committed, &log).start.0;
-            daemon.positions.insert(partition, Position { next, newest: None });
+            daemon
+                .positions
+                .insert(partition, Position { next, newest: None });
             let input = Input::Assigned {
                 partition: partition_id(partition),
                 source: source(partition),
@@ -553,7 +652,12 @@ impl World {
         {
             daemon.zombie = None;
             for partition in std::mem::take(&mut daemon.positions).into_keys() {
-                self.tell(daemon, Input::Lost { partition: partition_id(partition) });
+                self.tell(
+                    daemon,
+                    Input::Lost {
+                        partition: partition_id(partition),
+                    },
+                );
             }
         }
         if daemon.draining.is_some() {
@@ -632,7 +736,9 @@ impl World {
     fn tell(&mut self, daemon: &mut Daemon, input: Input<'_>) {
         let ms = u64::try_from(self.now_ms - daemon.started_ms).expect("time goes on");
         self.trace(|| format!("life {} is told {}", daemon.life, told(&input)));
-        daemon.pipeline.handle(input, Now(Duration::from_millis(ms)));
+        daemon
+            .pipeline
+            .handle(input, Now(Duration::from_millis(ms)));
         while let Some(action) = daemon.pipeline.poll_action() {
             match action {
                 Action::Insert(batch) => {
@@ -649,7 +755,10 @@ impl World {
                     self.launch(daemon, letter.work, load);
                 }
                 Action::Observe(sample) => self.counters.observe(&sample),
-                Action::Commit { partition, watermark } => {
+                Action::Commit {
+                    partition,
+                    watermark,
+                } => {
                     let is_lost = !self.is_healthy()
                         && self.faults.has(Fault::LostCommits)
                         && self.dice.percent(30);
@@ -667,8 +776,16 @@ impl World {
 
     fn launch(&mut self, daemon: &mut Daemon, work: WorkId, load: Load) {
         let is_letter = matches!(load, Load::Letter { .. });
-        let slow = if is_letter { Fault::SlowDeadLetters } else { Fault::SlowInserts };
-        let most_ms = if !self.is_healthy() && self.faults.has(slow) { 4_000 } else { 150 };
+        let slow = if is_letter {
+            Fault::SlowDeadLetters
+        } else {
+            Fault::SlowInserts
+        };
+        let most_ms = if !self.is_healthy() && self.faults.has(slow) {
+            4_000
+        } else {
+            150
+        };
         let mut due_ms = self.now_ms + self.dice.range(1, most_ms);
         if !self.faults.has(Fault::AnyOrder) {
             let last = daemon.flights.iter().map(|flight| flight.due_ms).max();
@@ -707,9 +824,10 @@ impl World {
         };
         match load {
             Load::Facts(facts) => {
-                let is_down = !is_healthy && self
-                    .sink_down
-                    .is_some_and(|(from, below)| (from..below).contains(&self.now_ms));
+                let is_down = !is_healthy
+                    && self
+                        .sink_down
+                        .is_some_and(|(from, below)| (from..below).contains(&self.now_ms));
                 if is_down || chance(Fault::FailingInserts, 40, dice) {
                     return false;
                 }
@@ -718,7 +836,11 @@ impl World {
                 }
                 !chance(Fault::LostAcks, 40, dice)
             }
-            Load::Letter { at, reason, payload } => {
+            Load::Letter {
+                at,
+                reason,
+                payload,
+            } => {
                 if chance(Fault::SlowDeadLetters, 30, dice) {
                     return false;
                 }
@@ -742,14 +864,18 @@ impl World {
             .find(|offset| !self.letters.contains_key(&(partition, **offset)))
             .copied();
         if let Some(missing) = missing {
-            self.fail(format!("committed {marks} past dead letter {partition}/{missing}"));
+            self.fail(format!(
+                "committed {marks} past dead letter {partition}/{missing}"
+            ));
         }
         self.broker.committed[partition] = Some(marks);
     }
 
     /// Ends a drain that is done or out of time; true where the process has left.
     fn hand_over(&mut self, daemon: &mut Daemon, index: usize) -> bool {
-        let Some(draining) = daemon.draining.take() else { return false };
+        let Some(draining) = daemon.draining.take() else {
+            return false;
+        };
         let is_drained = daemon.pipeline.is_drained();
         if !is_drained && self.now_ms < draining.deadline_ms {
             daemon.draining = Some(draining);
@@ -807,7 +933,10 @@ impl World {
             }
             let is_passed = marks.is_some_and(|m| m.resume_from == end && m.exported_below == end);
             if !is_passed {
-                return Err(format!("not live: partition {partition} of {}: {marks:?}", end.0));
+                return Err(format!(
+                    "not live: partition {partition} of {}: {marks:?}",
+                    end.0
+                ));
             }
         }
         Ok(())
