@@ -148,7 +148,6 @@ row! {
         local_answer_count: u64 = f.local_answer_count;
         tool_call_count: u64 = f.tool_call_count;
         records: u64 = f.records;
-        records: u64 = f.records;
         events: u64 = f.events;
         user_messages: u64 = f.user_messages;
         retries: u64 = f.retries;
@@ -180,6 +179,7 @@ row! {
         own_reasoning: Option<u64> = f.own.reasoning;
         own_total: Option<u64> = f.own.total;
         tool_call_count: u64 = f.tool_call_count;
+        records: u64 = f.records;
         flags: Vec<&'static str> = words(f.flags, None, &[f.forked_at, f.joined_at]);
     }
 }

@@ -131,6 +131,13 @@ impl Timelines {
             EventKind::EmitterGap { dropped, .. } => return self.gap(event, *dropped, at, out),
             _ => {}
         }
+        if is_compaction(event)
+            && !self
+                .by_invocation
+                .contains_key(event.invocation_id.as_deref().unwrap_or(""))
+        {
+            return self.compaction(event, at, out);
+        }
         let Some(invocation) = event.invocation_id.as_deref() else {
             return Applied::Ignored;
         };
@@ -473,6 +480,54 @@ impl Timelines {
         }
     }
 
+    /// A compaction under an id that no run has is no invocation but maintenance of a session: it speaks for the newest
+    /// held run of that session, else for the only held run (runtimes.md §2).
+    fn compaction(
+        &mut self,
+        event: &RuntimeEvent<'_>,
+        at: RecordAt,
+        out: &mut Vec<Derived>,
+    ) -> Applied {
+        let session = event.session_id.as_deref();
+        let mut of_session =
+            self.segments.iter().rev().filter(|(_, segment)| {
+                session.is_some() && segment.session_id.as_deref() == session
+            });
+        let newest = of_session.next().map(|(slot, _)| *slot);
+        let only = self
+            .segments
+            .keys()
+            .next()
+            .copied()
+            .filter(|_| self.segments.len() == 1);
+        let Some(slot) = newest.or(only) else {
+            return Applied::Ignored;
+        };
+        let stamp = self.stamp(event, at);
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return Applied::Ignored;
+        };
+        segment.last_logged_at = segment.last_logged_at.max(at.log_time);
+        segment.row.speak(at.offset);
+        let mut cx = Context {
+            names: &mut self.names,
+            limits: &self.settings.limits,
+            defaults: &self.source.defaults,
+            offset: at.offset,
+            samples: Vec::new(),
+            limit: None,
+        };
+        let place = apply::Place {
+            branch: cx.names.empty(),
+            node_path: None,
+            agent: cx.names.empty(),
+            at: stamp,
+        };
+        segment.compaction(&place, &mut cx);
+        self.flush(slot, Cause::Record(at.offset), at.offset, None, out);
+        Applied::Applied
+    }
+
     /// `emitter.gap`: speaks for the session's held runs, else for those of its emitter instance (events.md §2.2).
     fn gap(
         &mut self,
@@ -629,4 +684,8 @@ impl Timelines {
         }
         self.count_open(before, after);
     }
+}
+
+fn is_compaction(event: &RuntimeEvent<'_>) -> bool {
+    matches!(&event.kind, EventKind::Native(native) if native.actions.is_compaction)
 }
