@@ -83,6 +83,8 @@ pub enum Fault {
     Quiet,
     /// Batches of three, two in flight.
     TinyLimits,
+    /// Runs that say nothing for longer than `silence_max` and go on.
+    Stalls,
     /// Tools that run for longer than `silence_max`.
     LongTools,
 }
@@ -90,7 +92,7 @@ pub enum Fault {
 use Fault::{
     AnyOrder, Crash, Duplicates, FailingInserts, Handover, LongTools, Lost, LostAcks, LostCommits,
     OrderlyRestart, OutOfTime, Pauses, Poison, Quiet, SinkDown, SlowDeadLetters, SlowInserts,
-    Strays, TinyLimits, Tombstones,
+    Stalls, Strays, TinyLimits, Tombstones,
 };
 
 /// A named choice of faults: some in every seed, of the others a random half.
@@ -103,11 +105,11 @@ pub struct Mix {
 
 /// Every mix, from calm to everything.
 pub const MIXES: [Mix; 12] = [
-    Mix { name: "calm", always: &[], may: &[AnyOrder, LongTools, TinyLimits] },
+    Mix { name: "calm", always: &[], may: &[AnyOrder, LongTools, Stalls, TinyLimits] },
     Mix {
         name: "crashes",
         always: &[Crash],
-        may: &[SlowInserts, AnyOrder, TinyLimits, LongTools, LostCommits, Strays],
+        may: &[SlowInserts, AnyOrder, TinyLimits, LongTools, Stalls, LostCommits, Strays],
     },
     Mix {
         name: "graceful",
@@ -147,12 +149,12 @@ pub const MIXES: [Mix; 12] = [
     Mix {
         name: "pauses",
         always: &[Pauses],
-        may: &[Crash, Handover, OrderlyRestart, Strays, LongTools, AnyOrder],
+        may: &[Crash, Handover, OrderlyRestart, Strays, Stalls, LongTools, AnyOrder],
     },
     Mix {
         name: "quiet",
         always: &[Quiet],
-        may: &[Crash, Handover, OrderlyRestart, Strays, LongTools, SlowInserts],
+        may: &[Crash, Handover, OrderlyRestart, Strays, Stalls, LongTools, SlowInserts],
     },
     Mix {
         name: "everything",
@@ -160,7 +162,7 @@ pub const MIXES: [Mix; 12] = [
         may: &[
             Crash, Handover, OrderlyRestart, OutOfTime, Lost, FailingInserts, SinkDown, LostAcks,
             SlowInserts, AnyOrder, SlowDeadLetters, LostCommits, Poison, Tombstones, Strays,
-            Duplicates, Pauses, Quiet, TinyLimits, LongTools,
+            Duplicates, Pauses, Quiet, TinyLimits, LongTools, Stalls,
         ],
     },
 ];

@@ -106,7 +106,7 @@ struct Writer<'a> {
 pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
     let is_quiet = faults.has(Fault::Quiet);
     // A quiet world lives longer, with less in it.
-    let length = dice.range(10_000, 25_000);
+    let length = dice.range(6_000, 16_000);
     let mut writer = Writer {
         dice,
         faults,
@@ -160,7 +160,7 @@ impl Writer<'_> {
 
     /// Sessions over all partitions, each with one invocation after the other.
     fn phase(&mut self, from_ms: i64, length_ms: i64, is_quiet: bool) {
-        let sessions = if is_quiet { self.dice.range(2, 6) } else { self.dice.range(4, 8) };
+        let sessions = if is_quiet { self.dice.range(2, 5) } else { self.dice.range(3, 7) };
         for _ in 0..sessions {
             let partition = self.dice.index(PARTITIONS);
             self.serial += 1;
@@ -221,6 +221,9 @@ impl Writer<'_> {
         }
         for _ in 0..self.dice.range(1, 4) {
             self.wait(20, 400);
+            if self.faults.has(Fault::Stalls) && who.run.is_none() && self.dice.percent(8) {
+                self.wait(self.silence.max_ms + 100, self.silence.longest());
+            }
             self.step(who);
         }
         self.wait(5, 100);
@@ -255,10 +258,21 @@ impl Writer<'_> {
         if self.dice.percent(25) {
             // Resumed at once, while the first segment is still held.
             self.wait(100, self.silence.max_ms / 2);
+            let (t, calls) = (self.t + 60, self.calls);
             self.resume(&paused);
+            if who.run.is_some() && self.dice.percent(40) {
+                self.late_word(who, t, calls);
+            }
         } else {
             self.paused.push(paused);
         }
+    }
+
+    /// A call of the first run is told of after the second has begun.
+    fn late_word(&mut self, who: &Who, logged_ms: i64, calls: u32) {
+        let (call, usage) = (format!("late-{calls}"), self.usage());
+        let end = json!({"call_id": call, "model": MODELS[1], "usage": usage});
+        self.append(who, "model.end", end, logged_ms - 30, logged_ms);
     }
 
     fn resume(&mut self, paused: &Paused) {

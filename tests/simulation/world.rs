@@ -216,7 +216,7 @@ pub struct World {
 }
 
 fn limits(faults: &Faults, dice: &mut Dice) -> Limits {
-    let silence_ms = dice.range(2_500, 7_000);
+    let silence_ms = dice.range(1_600, 5_000);
     let is_tiny = faults.has(Fault::TinyLimits);
     let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).expect("positive"));
     Limits {
@@ -283,7 +283,7 @@ impl World {
         let log = workload::write(&mut Dice::new(seed, 2), &faults, silence);
         let sink_down = faults.has(Fault::SinkDown).then(|| {
             let from = dice.range(0, log.end_ms.max(2) / 2);
-            (from, from + dice.range(1_000, 12_000))
+            (from, from + dice.range(1_000, 8_000))
         });
         World {
             settings: Settings { limits, hash_key: 7, is_strict: true },
