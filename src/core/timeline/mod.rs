@@ -7,6 +7,7 @@ mod apply;
 pub mod branch;
 mod counting;
 mod export;
+mod facts;
 mod guardrail;
 mod guardrail_records;
 mod invocation;
@@ -31,7 +32,7 @@ use super::pipeline::Settings;
 use super::sample::Sample;
 use super::time;
 use super::{LogSource, LogTime, Name, Offset};
-use export::View;
+use facts::View;
 use invocation::{Context, Segment};
 use names::Names;
 use route::Route;
@@ -340,13 +341,16 @@ impl Timelines {
             return;
         };
         segment.last_logged_at = segment.last_logged_at.max(at.log_time);
-        keys.remember(&mut segment.seen);
+        if segment.records < self.settings.limits.records_per_run_max {
+            keys.remember(&mut segment.seen);
+        }
         let mut cx = Context {
             names: &mut self.names,
             limits: &self.settings.limits,
             defaults: &self.source.defaults,
             offset: at.offset,
             samples: Vec::new(),
+            limit: None,
         };
         let instance = segment.instance(event.emitter_instance.as_deref(), cx.names);
         let stamp = Stamp { instance, ..stamp };
@@ -365,7 +369,8 @@ impl Timelines {
         } else {
             cx.samples
         };
-        if !samples.is_empty() {
+        let limit = cx.limit;
+        if !samples.is_empty() || limit.is_some() {
             let evidence_from = segment.evidence_from;
             let cause = Cause::Record(at.offset);
             out.push(Derived {
@@ -374,7 +379,7 @@ impl Timelines {
                 evidence_from,
                 cause,
                 is_late: false,
-                limit: None,
+                limit,
             });
         }
         self.note_tools(slot);
@@ -530,6 +535,7 @@ impl Timelines {
             defaults: &self.source.defaults,
             offset: segment.row.last,
             samples: Vec::new(),
+            limit: None,
         };
         segment.settle_calls(None);
         segment.close_denied_starts(&mut cx);
