@@ -1,8 +1,10 @@
-//! What came out against what must come out: by the oracle's lines, and by a run in which nothing goes wrong.
+//! What came out against what must come out: by the oracle's lines, and by a run in which nothing
+//! goes wrong.
 
 use super::oracle::{Expected, Lines};
+use super::tables::{Counters, Series, Sink};
 use super::workload::PARTITIONS;
-use super::world::{Counters, Series, Sink, World, partition_id, source};
+use super::world::{World, partition_id, source};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tachograph::core::fact::{Fact, FactBody, InvocationFact};
@@ -28,18 +30,27 @@ pub fn reference(world: &World) -> Result<(Sink, Counters), String> {
             committed: None,
             log: Offset(0)..end,
         }];
-        inputs.extend(records.iter().zip(0..).map(|(record, offset)| Input::Record {
-            partition: id,
-            record: Record {
-                offset: Offset(offset),
-                logged_at: LogTime(record.logged_at),
-                key: Some(record.key.as_bytes()),
-                headers: &[],
-                payload: record.payload.as_deref(),
-            },
-        }));
+        inputs.extend(
+            records
+                .iter()
+                .zip(0..)
+                .map(|(record, offset)| Input::Record {
+                    partition: id,
+                    record: Record {
+                        offset: Offset(offset),
+                        logged_at: LogTime(record.logged_at),
+                        key: Some(record.key.as_bytes()),
+                        headers: &[],
+                        payload: record.payload.as_deref(),
+                    },
+                }),
+        );
         let log_time = Some(world.settled_at());
-        inputs.push(Input::CaughtUp { partition: id, next: end, log_time });
+        inputs.push(Input::CaughtUp {
+            partition: id,
+            next: end,
+            log_time,
+        });
         inputs.push(Input::Drain);
         for input in inputs {
             ms += 1;
@@ -68,33 +79,61 @@ pub fn verdict(world: &World, expected: &Expected) -> Result<(), String> {
     let (sink, counters) = reference(world)?;
     let (rows, folds) = (row_lines(&sink), fold_lines(&sink));
     differ("reference rows against the oracle", &expected.rows, &rows)?;
-    differ("reference folds against the oracle", &expected.folds, &folds)?;
+    differ(
+        "reference folds against the oracle",
+        &expected.folds,
+        &folds,
+    )?;
     let counted = counter_lines(&counters.moved);
-    differ("reference counters against the oracle", &expected.counters, &counted)?;
-    differ("rows against the oracle", &expected.rows, &row_lines(&world.sink))?;
-    differ("folds against the oracle", &expected.folds, &fold_lines(&world.sink))?;
+    differ(
+        "reference counters against the oracle",
+        &expected.counters,
+        &counted,
+    )?;
+    differ(
+        "rows against the oracle",
+        &expected.rows,
+        &row_lines(&world.sink),
+    )?;
+    differ(
+        "folds against the oracle",
+        &expected.folds,
+        &fold_lines(&world.sink),
+    )?;
     same_rows(&sink, &world.sink)?;
     letters(world, expected)?;
     count(world, expected, &counters)
 }
 
-/// Counters are exact where nobody died or was left behind; else they may be ahead by what was counted again.
+/// Counters are exact where nobody died or was left behind; else they may be ahead by what was
+/// counted again.
 fn count(world: &World, expected: &Expected, reference: &Counters) -> Result<(), String> {
     let (moved, tally) = (&world.counters.moved, &world.tally);
     if tally.crashes + tally.losses == 0 {
-        differ("counters against the oracle", &expected.counters, &counter_lines(moved))?;
-        return differ("all counters", &all_lines(&reference.moved), &all_lines(moved));
+        differ(
+            "counters against the oracle",
+            &expected.counters,
+            &counter_lines(moved),
+        )?;
+        return differ(
+            "all counters",
+            &all_lines(&reference.moved),
+            &all_lines(moved),
+        );
     }
     for (series, least) in &reference.moved {
         let got = moved.get(series).copied().unwrap_or(0);
         let again = world.counters.replayed.get(series).copied().unwrap_or(0);
-        // A zombie counts on after its successor began, and a lost commit leaves the word of the one before.
+        // A zombie counts on after its successor began, and a lost commit leaves the word of the
+        // one before.
         let is_bounded = tally.losses + tally.commits_lost == 0;
         if got < *least && is_monotone(series.0) {
             return Err(format!("counted too little: {series:?}: {got} of {least}"));
         }
         if is_bounded && got.saturating_sub(again) > *least {
-            return Err(format!("{series:?}: {got}, {again} of it said to be again, for {least}"));
+            return Err(format!(
+                "{series:?}: {got}, {again} of it said to be again, for {least}"
+            ));
         }
     }
     Ok(())
@@ -113,15 +152,23 @@ fn is_monotone(family: Family) -> bool {
 }
 
 fn letters(world: &World, expected: &Expected) -> Result<(), String> {
-    let got: BTreeMap<(usize, i64), &str> =
-        world.letters.iter().map(|(at, (reason, _))| (*at, reason.as_str())).collect();
+    let got: BTreeMap<(usize, i64), &str> = world
+        .letters
+        .iter()
+        .map(|(at, (reason, _))| (*at, reason.as_str()))
+        .collect();
     if got != expected.letters {
-        return Err(format!("dead letters {got:?}\n  expected {:?}", expected.letters));
+        return Err(format!(
+            "dead letters {got:?}\n  expected {:?}",
+            expected.letters
+        ));
     }
     for ((partition, offset), (_, payload)) in &world.letters {
         let index = usize::try_from(*offset).expect("not negative");
         if world.log.partitions[*partition][index].payload.as_ref() != Some(payload) {
-            return Err(format!("dead letter {partition}/{offset} holds other bytes"));
+            return Err(format!(
+                "dead letter {partition}/{offset} holds other bytes"
+            ));
         }
     }
     Ok(())
@@ -133,7 +180,9 @@ fn same_rows(right: &Sink, got: &Sink) -> Result<(), String> {
         match got.rows.get(key) {
             None => return Err(format!("lost row: {key:?}")),
             Some(other) if other != fact => {
-                return Err(format!("row differs: {key:?}\n  right {fact:?}\n  got   {other:?}"));
+                return Err(format!(
+                    "row differs: {key:?}\n  right {fact:?}\n  got   {other:?}"
+                ));
             }
             Some(_) => {}
         }
@@ -163,7 +212,10 @@ fn differ(what: &str, right: &Lines, got: &Lines) -> Result<(), String> {
     }
     let more = out.len().saturating_sub(SHOWN);
     out.truncate(SHOWN);
-    Err(format!("{what} (- must be there, + must not; {more} more):\n{}", out.join("\n")))
+    Err(format!(
+        "{what} (- must be there, + must not; {more} more):\n{}",
+        out.join("\n")
+    ))
 }
 
 fn note(lines: &mut Lines, line: String) {
@@ -191,7 +243,10 @@ fn row_lines(sink: &Sink) -> Lines {
                 let mark = if row.headless { " headless" } else { "" };
                 let sums = format!("calls={calls} in={input} out={output} tools={tools}");
                 let status = row.status.as_str();
-                note(&mut lines, format!("invocation {who} {id} {status}{mark} {sums}"));
+                note(
+                    &mut lines,
+                    format!("invocation {who} {id} {status}{mark} {sums}"),
+                );
             }
             FactBody::ModelCall(row) => {
                 let usage = &row.usage;
@@ -204,11 +259,17 @@ fn row_lines(sink: &Sink) -> Lines {
                 );
                 let (agent, status) = (&row.agent, row.status.as_str());
                 let model = row.model.as_deref().unwrap_or("");
-                note(&mut lines, format!("model_call {who} {agent} {model} {status} {usage}"));
+                note(
+                    &mut lines,
+                    format!("model_call {who} {agent} {model} {status} {usage}"),
+                );
             }
             FactBody::ToolCall(row) => {
                 let status = row.status.as_str();
-                note(&mut lines, format!("tool_call {who} {id} {} {status}", row.tool));
+                note(
+                    &mut lines,
+                    format!("tool_call {who} {id} {} {status}", row.tool),
+                );
             }
             FactBody::GuardrailDecision(row) => {
                 let decision = row.decision.map_or("null", |word| word.as_str());
@@ -224,7 +285,8 @@ fn row_lines(sink: &Sink) -> Lines {
     lines
 }
 
-/// The fold over segments as the view makes it: sums over all, status from the last that is not headless.
+/// The fold over segments as the view makes it: sums over all, status from the last that is not
+/// headless.
 fn fold_lines(sink: &Sink) -> Lines {
     let mut invocations: BTreeMap<String, Vec<(&Fact, &InvocationFact)>> = BTreeMap::new();
     for fact in sink.rows.values() {
@@ -235,7 +297,11 @@ fn fold_lines(sink: &Sink) -> Lines {
     let mut lines = Lines::new();
     for (who, mut segments) in invocations {
         segments.sort_by_key(|(fact, _)| fact.first.offset);
-        let last = segments.iter().rev().find(|(_, row)| !row.headless).or(segments.last());
+        let last = segments
+            .iter()
+            .rev()
+            .find(|(_, row)| !row.headless)
+            .or(segments.last());
         let status = last.map_or("", |(_, row)| row.status.as_str());
         let mut all = (0, 0, 0, 0);
         for (_, row) in &segments {
@@ -267,7 +333,10 @@ fn counter_lines(moved: &BTreeMap<Series, u64>) -> Lines {
     let mut lines = all_lines(moved);
     lines.retain(|line, _| {
         let family = line.split(' ').next().unwrap_or("");
-        Family::ALL.iter().filter(|f| known(f)).any(|f| format!("{f:?}") == family)
+        Family::ALL
+            .iter()
+            .filter(|f| known(f))
+            .any(|f| format!("{f:?}") == family)
     });
     lines
 }

@@ -1,4 +1,5 @@
-//! What goes wrong in a run, chosen by a seed: the dice, the faults, the mixes, the moments at which faults strike.
+//! What goes wrong in a run, chosen by a seed: the dice, the faults, the mixes, the moments at
+//! which faults strike.
 //!
 //! It knows neither records nor daemons; the world acts on what is written here.
 
@@ -105,26 +106,59 @@ pub struct Mix {
 
 /// Every mix, from calm to everything.
 pub const MIXES: [Mix; 12] = [
-    Mix { name: "calm", always: &[], may: &[AnyOrder, LongTools, Stalls, TinyLimits] },
+    Mix {
+        name: "calm",
+        always: &[],
+        may: &[AnyOrder, LongTools, Stalls, TinyLimits],
+    },
     Mix {
         name: "crashes",
         always: &[Crash],
-        may: &[SlowInserts, AnyOrder, TinyLimits, LongTools, Stalls, LostCommits, Strays],
+        may: &[
+            SlowInserts,
+            AnyOrder,
+            TinyLimits,
+            LongTools,
+            Stalls,
+            LostCommits,
+            Strays,
+        ],
     },
     Mix {
         name: "graceful",
         always: &[Handover],
-        may: &[OrderlyRestart, SlowInserts, AnyOrder, TinyLimits, Strays, Poison],
+        may: &[
+            OrderlyRestart,
+            SlowInserts,
+            AnyOrder,
+            TinyLimits,
+            Strays,
+            Poison,
+        ],
     },
     Mix {
         name: "out_of_time",
         always: &[OutOfTime, SlowInserts],
-        may: &[Handover, OrderlyRestart, AnyOrder, TinyLimits, SinkDown, Poison],
+        may: &[
+            Handover,
+            OrderlyRestart,
+            AnyOrder,
+            TinyLimits,
+            SinkDown,
+            Poison,
+        ],
     },
     Mix {
         name: "zombies",
         always: &[Lost],
-        may: &[SlowInserts, AnyOrder, LostAcks, TinyLimits, Strays, LostCommits],
+        may: &[
+            SlowInserts,
+            AnyOrder,
+            LostAcks,
+            TinyLimits,
+            Strays,
+            LostCommits,
+        ],
     },
     Mix {
         name: "flaky_sink",
@@ -144,25 +178,66 @@ pub const MIXES: [Mix; 12] = [
     Mix {
         name: "poison_strays",
         always: &[Poison, Strays],
-        may: &[Tombstones, Duplicates, SlowDeadLetters, Crash, Handover, AnyOrder],
+        may: &[
+            Tombstones,
+            Duplicates,
+            SlowDeadLetters,
+            Crash,
+            Handover,
+            AnyOrder,
+        ],
     },
     Mix {
         name: "pauses",
         always: &[Pauses],
-        may: &[Crash, Handover, OrderlyRestart, Strays, Stalls, LongTools, AnyOrder],
+        may: &[
+            Crash,
+            Handover,
+            OrderlyRestart,
+            Strays,
+            Stalls,
+            LongTools,
+            AnyOrder,
+        ],
     },
     Mix {
         name: "quiet",
         always: &[Quiet],
-        may: &[Crash, Handover, OrderlyRestart, Strays, Stalls, LongTools, SlowInserts],
+        may: &[
+            Crash,
+            Handover,
+            OrderlyRestart,
+            Strays,
+            Stalls,
+            LongTools,
+            SlowInserts,
+        ],
     },
     Mix {
         name: "everything",
         always: &[],
         may: &[
-            Crash, Handover, OrderlyRestart, OutOfTime, Lost, FailingInserts, SinkDown, LostAcks,
-            SlowInserts, AnyOrder, SlowDeadLetters, LostCommits, Poison, Tombstones, Strays,
-            Duplicates, Pauses, Quiet, TinyLimits, LongTools, Stalls,
+            Crash,
+            Handover,
+            OrderlyRestart,
+            OutOfTime,
+            Lost,
+            FailingInserts,
+            SinkDown,
+            LostAcks,
+            SlowInserts,
+            AnyOrder,
+            SlowDeadLetters,
+            LostCommits,
+            Poison,
+            Tombstones,
+            Strays,
+            Duplicates,
+            Pauses,
+            Quiet,
+            TinyLimits,
+            LongTools,
+            Stalls,
         ],
     },
 ];
@@ -190,16 +265,25 @@ pub struct Strike {
     pub fault: Fault,
 }
 
-/// The moments of crashes, handovers and losses, in order. With a gap between pause and resume, each kind also strikes
+/// The moments of crashes, handovers and losses, in order. With a gap between pause and resume,
+/// each kind also strikes
 /// within its first half, so that the state in memory is another's when the run goes on.
-pub fn strikes(faults: &Faults, dice: &mut Dice, end_ms: i64, gap: Option<(i64, i64)>) -> Vec<Strike> {
+pub fn strikes(
+    faults: &Faults,
+    dice: &mut Dice,
+    end_ms: i64,
+    gap: Option<(i64, i64)>,
+) -> Vec<Strike> {
     let mut strikes = Vec::new();
     for fault in [Crash, Handover, OrderlyRestart, Lost] {
         if !faults.has(fault) {
             continue;
         }
         for _ in 0..dice.range(1, 6) {
-            strikes.push(Strike { at_ms: dice.range(500, end_ms), fault });
+            strikes.push(Strike {
+                at_ms: dice.range(500, end_ms),
+                fault,
+            });
         }
         if let Some((from, below)) = gap {
             let at_ms = dice.range(from, from + (below - from) / 2);

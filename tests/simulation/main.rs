@@ -1,11 +1,17 @@
-//! Thousands of seeded histories of crashes, rebalances and broken edges, each compared with a stupid second
+//! Thousands of seeded histories of crashes, rebalances and broken edges, each compared with a
+//! stupid second
 //! implementation that reads the whole log at once.
 //!
-//! `SIM_SEEDS` is the number of seeds a mix, `SIM_SEED` one seed, `SIM_MIX` one mix; `SIM_TRACE=1` prints every input.
+//! `SIM_SEEDS` is the number of seeds a mix, `SIM_SEED` one seed, `SIM_MIX` one mix; `SIM_TRACE=1`
+//! prints
+//! every input.
 
 mod compare;
 mod faults;
+mod group;
 mod oracle;
+mod spoil;
+mod tables;
 mod workload;
 mod world;
 
@@ -14,8 +20,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use tables::Tally;
 use workload::Silence;
-use world::{Tally, World};
+use world::World;
 
 /// Seeds of a mix where the environment names no other number.
 const SEEDS: u64 = 200;
@@ -26,7 +33,9 @@ const THREADS: usize = 2;
 static TURN: Mutex<()> = Mutex::new(());
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number of seeds"))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number of seeds"))
 }
 
 /// One history, and what is wrong with its outcome.
@@ -82,14 +91,20 @@ fn run(mix: &Mix) {
             });
         }
     });
-    let (total, mut failures) = (total.lock().expect("whole"), failures.lock().expect("whole"));
+    let (total, mut failures) = (
+        total.lock().expect("whole"),
+        failures.lock().expect("whole"),
+    );
     failures.sort();
     if let Some((seed, error)) = failures.first() {
         let name = mix.name;
         panic!("{error}\nSIM_SEED={seed} SIM_MIX={name} cargo test --test simulation");
     }
     let (name, seeds) = (mix.name, below - first);
-    eprintln!("{name}: {seeds} seeds in {:.1} s: {total}", started.elapsed().as_secs_f64());
+    eprintln!(
+        "{name}: {seeds} seeds in {:.1} s: {total}",
+        started.elapsed().as_secs_f64()
+    );
 }
 
 macro_rules! mixes {

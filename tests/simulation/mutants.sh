@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.." || exit 1
 patches=tests/simulation/mutations
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target/mutants" || exit 1
-# The copy shares the target folder, and with it the built dependencies.
+# The copy shares the target folder, and with it the built dependencies; its version keeps the two packages apart.
 target=$(cd "$target" && pwd)
 copy=$target/mutants
 export CARGO_TARGET_DIR="$target" RUST_BACKTRACE=0
@@ -26,7 +26,8 @@ restore() {
     done
     cp Cargo.lock "$copy/tree/"
     # Of the targets only those that are needed: the others' files are not copied.
-    awk '/^\[/ { keep = !/^\[\[/ || /^\[\[bin/ } keep' Cargo.toml > "$copy/tree/Cargo.toml"
+    awk '/^\[/ { keep = !/^\[\[/ || /^\[\[bin/ } keep' Cargo.toml \
+        | sed '1,/^version/ s/^version = .*/version = "0.0.0-mutant"/' > "$copy/tree/Cargo.toml"
     printf '\n[[test]]\nname = "simulation"\npath = "tests/simulation/main.rs"\n' \
         >> "$copy/tree/Cargo.toml"
 }

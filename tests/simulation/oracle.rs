@@ -1,6 +1,8 @@
-//! A second, stupid implementation: the whole log at once, grouped by invocation, computed segment by segment.
+//! A second, stupid implementation: the whole log at once, grouped by invocation, computed segment
+//! by segment.
 //!
-//! No streaming, no offsets to resume from, no marks. It says what must be in the tables and in the counters, as text.
+//! No streaming, no offsets to resume from, no marks. It says what must be in the tables and in the
+//! counters, as text.
 
 use super::workload::{Log, Silence};
 use serde_json::Value;
@@ -40,12 +42,18 @@ struct Segment {
 
 impl Segment {
     fn deadline_ms(&self, silence: Silence) -> i64 {
-        let longer = if self.open_tools.is_empty() { silence.max_ms } else { silence.tool_max_ms };
+        let longer = if self.open_tools.is_empty() {
+            silence.max_ms
+        } else {
+            silence.tool_max_ms
+        };
         self.last_ms + longer
     }
 
     fn run(&self) -> &str {
-        self.records.first().map_or("", |record| text(record, "run_id"))
+        self.records
+            .first()
+            .map_or("", |record| text(record, "run_id"))
     }
 }
 
@@ -80,7 +88,9 @@ pub fn expect(log: &Log, silence: Silence) -> Expected {
             for segment in &mut segments {
                 segment.is_held &= segment.deadline_ms(silence) >= record.logged_at;
             }
-            let Some(payload) = &record.payload else { continue };
+            let Some(payload) = &record.payload else {
+                continue;
+            };
             match refusal(payload) {
                 Ok(value) => place(&mut segments, value, record.logged_at, silence),
                 Err(reason) => {
@@ -90,7 +100,10 @@ pub fn expect(log: &Log, silence: Silence) -> Expected {
             }
         }
         for segment in segments {
-            invocations.entry(segment.who.clone()).or_default().push(segment);
+            invocations
+                .entry(segment.who.clone())
+                .or_default()
+                .push(segment);
         }
     }
     for segments in invocations.values() {
@@ -101,11 +114,18 @@ pub fn expect(log: &Log, silence: Silence) -> Expected {
 
 /// Puts one record into the segment it belongs to, by the table of facts.md §8.1.
 fn place(segments: &mut Vec<Segment>, record: Value, logged_ms: i64, silence: Silence) {
-    let (tenant, app) = (text(&record, "tenant").to_owned(), text(&record, "app").to_owned());
+    let (tenant, app) = (
+        text(&record, "tenant").to_owned(),
+        text(&record, "app").to_owned(),
+    );
     let who = format!("{tenant}/{app}/{}", text(&record, "invocation_id"));
     let run = text(&record, "run_id").to_owned();
     let held = |s: &&mut Segment| s.is_held && s.who == who;
-    let of_run = segments.iter_mut().rev().filter(held).find(|s| !run.is_empty() && s.run() == run);
+    let of_run = segments
+        .iter_mut()
+        .rev()
+        .filter(held)
+        .find(|s| !run.is_empty() && s.run() == run);
     let is_of_run = of_run.is_some();
     let found = match of_run {
         Some(segment) => Some(segment),
@@ -118,7 +138,10 @@ fn place(segments: &mut Vec<Segment>, record: Value, logged_ms: i64, silence: Si
             segment.last_ms = logged_ms;
             return;
         }
-        let has_start = segment.records.iter().any(|r| text(r, "kind") == "run.start");
+        let has_start = segment
+            .records
+            .iter()
+            .any(|r| text(r, "kind") == "run.start");
         let opens = is_start && !is_of_run && (segment.has_ended || has_start);
         if !opens {
             add(segment, record, logged_ms);
@@ -128,7 +151,11 @@ fn place(segments: &mut Vec<Segment>, record: Value, logged_ms: i64, silence: Si
     }
     let at_ms = record["at"].as_i64().unwrap_or(0) / 1_000_000;
     let is_old = logged_ms - at_ms > silence.max_ms;
-    let id = if run.is_empty() { text(&record, "record_id").to_owned() } else { run };
+    let id = if run.is_empty() {
+        text(&record, "record_id").to_owned()
+    } else {
+        run
+    };
     let mut segment = Segment {
         who,
         app,
@@ -235,7 +262,10 @@ fn listen(segment: &Segment) -> Says {
 }
 
 fn status(segment: &Segment, has_pause: bool) -> &'static str {
-    let ends = segment.records.iter().filter(|record| text(record, "kind") == "run.end");
+    let ends = segment
+        .records
+        .iter()
+        .filter(|record| text(record, "kind") == "run.end");
     match ends.last().map(|end| text(end, "status")) {
         Some("completed") => "completed",
         Some("error") => "error",
@@ -262,7 +292,11 @@ fn model(says: &mut Says, record: &Value) {
     let call = match open {
         Some(call) => call,
         None => {
-            says.models.push(Model { key, status: "incomplete", ..Model::default() });
+            says.models.push(Model {
+                key,
+                status: "incomplete",
+                ..Model::default()
+            });
             says.models.last_mut().expect("just pushed")
         }
     };
@@ -286,16 +320,24 @@ fn tool(says: &mut Says, record: &Value) {
     let (key, is_end) = (key(record), text(record, "kind") == "tool.end");
     let has_id = !text(record, "call_id").is_empty();
     if !is_end {
-        let of = says.verdicts.iter_mut().filter(|v| v.stage == "tool_input" && v.target == key);
+        let of = says
+            .verdicts
+            .iter_mut()
+            .filter(|v| v.stage == "tool_input" && v.target == key);
         of.for_each(|verdict| verdict.is_bypassed = true);
     }
-    let known = says.tools.iter_mut().rev().find(|tool| {
-        tool.key == key && (has_id || (is_end && !tool.is_answered))
-    });
+    let known = says
+        .tools
+        .iter_mut()
+        .rev()
+        .find(|tool| tool.key == key && (has_id || (is_end && !tool.is_answered)));
     let tool = match known {
         Some(tool) => tool,
         None => {
-            says.tools.push(Tool { key, ..Tool::default() });
+            says.tools.push(Tool {
+                key,
+                ..Tool::default()
+            });
             says.tools.last_mut().expect("just pushed")
         }
     };
@@ -374,15 +416,32 @@ fn rows(segment: &Segment, says: &Says, input: u64, output: u64, expected: &mut 
     let (calls, tools) = (says.models.len(), says.tools.len());
     let mark = if segment.is_headless { " headless" } else { "" };
     let sums = format!("calls={calls} in={input} out={output} tools={tools}");
-    note(lines, format!("invocation {who} {id} {}{mark} {sums}", says.status), 1);
+    note(
+        lines,
+        format!("invocation {who} {id} {}{mark} {sums}", says.status),
+        1,
+    );
     for call in &says.models {
         let (agent, model, status, t) = (&call.agent, &call.model, call.status, tokens(call));
-        let Tokens { uncached, cached, answer, reasoning } = t;
+        let Tokens {
+            uncached,
+            cached,
+            answer,
+            reasoning,
+        } = t;
         let usage = format!("{uncached}+{cached} {answer}+{reasoning}");
-        note(lines, format!("model_call {who} {agent} {model} {status} {usage}"), 1);
+        note(
+            lines,
+            format!("model_call {who} {agent} {model} {status} {usage}"),
+            1,
+        );
     }
     for tool in &says.tools {
-        note(lines, format!("tool_call {who} {id} {} {}", tool.tool, tool.status), 1);
+        note(
+            lines,
+            format!("tool_call {who} {id} {} {}", tool.tool, tool.status),
+            1,
+        );
     }
     for verdict in &says.verdicts {
         let enforced = match verdict.decision.as_str() {
@@ -390,10 +449,20 @@ fn rows(segment: &Segment, says: &Says, input: u64, output: u64, expected: &mut 
             "deny" => "true",
             _ => "null",
         };
-        let Verdict { stage, decision, .. } = verdict;
-        note(lines, format!("verdict {who} {id} {stage} {decision} enforced={enforced}"), 1);
+        let Verdict {
+            stage, decision, ..
+        } = verdict;
+        note(
+            lines,
+            format!("verdict {who} {id} {stage} {decision} enforced={enforced}"),
+            1,
+        );
     }
-    note(lines, format!("local_answer {who} {id}"), says.local_answers);
+    note(
+        lines,
+        format!("local_answer {who} {id}"),
+        says.local_answers,
+    );
 }
 
 fn counts(segment: &Segment, says: &Says, expected: &mut Expected) {
@@ -406,7 +475,11 @@ fn counts(segment: &Segment, says: &Says, expected: &mut Expected) {
     }
     for call in &says.models {
         let series = format!("{app},{tenant},{},{}", call.model, call.agent);
-        note(lines, format!("ModelCalls {series},model,{}", call.status), 1);
+        note(
+            lines,
+            format!("ModelCalls {series},model,{}", call.status),
+            1,
+        );
         let t = tokens(call);
         note(lines, format!("Tokens {series},input_uncached"), t.uncached);
         note(lines, format!("Tokens {series},cache_read"), t.cached);
@@ -414,14 +487,35 @@ fn counts(segment: &Segment, says: &Says, expected: &mut Expected) {
         note(lines, format!("Tokens {series},reasoning"), t.reasoning);
     }
     for tool in &says.tools {
-        note(lines, format!("ToolCalls {app},{tenant},{},{}", tool.tool, tool.status), 1);
+        note(
+            lines,
+            format!("ToolCalls {app},{tenant},{},{}", tool.tool, tool.status),
+            1,
+        );
     }
     for verdict in &says.verdicts {
-        let Verdict { stage, decision, action, .. } = verdict;
+        let Verdict {
+            stage,
+            decision,
+            action,
+            ..
+        } = verdict;
         let words = format!("house,{stage},{decision},{action},guard");
-        note(lines, format!("GuardrailDecisions {app},{tenant},{words}"), 1);
+        note(
+            lines,
+            format!("GuardrailDecisions {app},{tenant},{words}"),
+            1,
+        );
         let is_bypassed = decision == "deny" && verdict.is_bypassed;
-        note(lines, format!("GuardrailBypassed {app},{tenant},house,{stage}"), u64::from(is_bypassed));
+        note(
+            lines,
+            format!("GuardrailBypassed {app},{tenant},house,{stage}"),
+            u64::from(is_bypassed),
+        );
     }
-    note(lines, format!("LocalAnswers {app},{tenant},cache,"), says.local_answers);
+    note(
+        lines,
+        format!("LocalAnswers {app},{tenant},cache,"),
+        says.local_answers,
+    );
 }

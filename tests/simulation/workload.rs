@@ -1,6 +1,8 @@
-//! What producers write: lifecycle records of many interleaved invocations, laid out over partitions and time.
+//! What producers write: lifecycle records of many interleaved invocations, laid out over
+//! partitions and time.
 //!
-//! The log is written whole before the world starts; it knows no daemon. Whatever may happen to records is in them.
+//! The log is written whole before the world starts; it knows no daemon. Whatever may happen to
+//! records is in them.
 
 use super::faults::{Dice, Fault, Faults};
 use serde_json::{Value, json};
@@ -11,7 +13,11 @@ pub const EPOCH_MS: i64 = 1_772_445_600_000;
 /// Partitions of the topic.
 pub const PARTITIONS: usize = 4;
 
-const MODELS: [&str; 3] = ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash-lite"];
+pub const MODELS: [&str; 3] = [
+    "gemini-2.5-flash",
+    "gemini-2.5-pro",
+    "gemini-2.0-flash-lite",
+];
 const TOOLS: [&str; 4] = ["search", "book", "refund", "lookup"];
 const TENANTS: [&str; 2] = ["acme", "globex"];
 
@@ -45,61 +51,64 @@ pub struct Silence {
 impl Silence {
     pub fn new(max: Duration, tool_max: Duration) -> Silence {
         let ms = |span: Duration| i64::try_from(span.as_millis()).expect("short");
-        Silence { max_ms: ms(max), tool_max_ms: ms(tool_max) }
+        Silence {
+            max_ms: ms(max),
+            tool_max_ms: ms(tool_max),
+        }
     }
 
     /// Nothing is held for longer than this after its last record.
-    fn longest(self) -> i64 {
+    pub fn longest(self) -> i64 {
         self.max_ms + self.tool_max_ms + 2_000
     }
 }
 
 #[derive(Debug)]
-struct Line {
-    partition: usize,
-    logged_ms: i64,
-    key: String,
-    payload: Option<Vec<u8>>,
+pub struct Line {
+    pub partition: usize,
+    pub logged_ms: i64,
+    pub key: String,
+    pub payload: Option<Vec<u8>>,
 }
 
 /// Who a record speaks of.
 #[derive(Clone, Debug)]
-struct Who {
-    partition: usize,
-    tenant: &'static str,
-    app: &'static str,
-    session: String,
-    invocation: String,
-    run: Option<String>,
-    agent: String,
-    branch: String,
+pub struct Who {
+    pub partition: usize,
+    pub tenant: &'static str,
+    pub app: &'static str,
+    pub session: String,
+    pub invocation: String,
+    pub run: Option<String>,
+    pub agent: String,
+    pub branch: String,
     /// False where the runtime has no call ids: calls pair by order.
-    has_call_ids: bool,
+    pub has_call_ids: bool,
 }
 
 /// A run that waits for its resume.
 #[derive(Debug)]
-struct Paused {
+pub struct Paused {
     who: Who,
     open_tool: Option<(String, &'static str)>,
 }
 
 /// Writes records; one lane of time at a time.
-struct Writer<'a> {
-    dice: &'a mut Dice,
-    faults: &'a Faults,
-    silence: Silence,
-    lines: Vec<Line>,
-    serial: u64,
+pub struct Writer<'a> {
+    pub dice: &'a mut Dice,
+    pub faults: &'a Faults,
+    pub silence: Silence,
+    pub lines: Vec<Line>,
+    pub serial: u64,
     /// The lane's clock, ms.
-    t: i64,
+    pub t: i64,
     /// Log time of the lane's last record: a producer's records keep their order.
-    logged_ms: i64,
+    pub logged_ms: i64,
     /// Records that the lane's run still writes before its process dies.
-    breath: Option<u32>,
-    calls: u32,
-    past: Vec<(i64, Who)>,
-    paused: Vec<Paused>,
+    pub breath: Option<u32>,
+    pub calls: u32,
+    pub past: Vec<(i64, Who)>,
+    pub paused: Vec<Paused>,
 }
 
 /// Writes the log of one seed.
@@ -150,17 +159,29 @@ fn lay_out(mut lines: Vec<Line>, gap: Option<(i64, i64)>) -> Log {
             payload: line.payload,
         });
     }
-    Log { partitions, gap, end_ms }
+    Log {
+        partitions,
+        gap,
+        end_ms,
+    }
 }
 
 impl Writer<'_> {
-    fn last_ms(&self) -> i64 {
-        self.lines.iter().map(|line| line.logged_ms).max().unwrap_or(0)
+    pub fn last_ms(&self) -> i64 {
+        self.lines
+            .iter()
+            .map(|line| line.logged_ms)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Sessions over all partitions, each with one invocation after the other.
     fn phase(&mut self, from_ms: i64, length_ms: i64, is_quiet: bool) {
-        let sessions = if is_quiet { self.dice.range(2, 5) } else { self.dice.range(3, 7) };
+        let sessions = if is_quiet {
+            self.dice.range(2, 5)
+        } else {
+            self.dice.range(3, 7)
+        };
         for _ in 0..sessions {
             let partition = self.dice.index(PARTITIONS);
             self.serial += 1;
@@ -171,7 +192,11 @@ impl Writer<'_> {
                 self.logged_ms = t;
                 self.breath = None;
                 self.invocation(partition, &session);
-                let idle = if is_quiet { self.silence.longest() } else { 4_000 };
+                let idle = if is_quiet {
+                    self.silence.longest()
+                } else {
+                    4_000
+                };
                 t = self.t + self.dice.range(50, idle);
             }
         }
@@ -198,7 +223,13 @@ impl Writer<'_> {
             // The same ids, at the same time, of another tenant.
             (self.t, self.logged_ms) = (t + 3, logged + 3);
             self.breath = None;
-            self.run(&Who { tenant: TENANTS[1 - tenant], ..who }, None);
+            self.run(
+                &Who {
+                    tenant: TENANTS[1 - tenant],
+                    ..who
+                },
+                None,
+            );
         }
     }
 
@@ -208,8 +239,16 @@ impl Writer<'_> {
         if resumed.is_none() && self.dice.percent(12) {
             self.breath = Some(u32::try_from(self.dice.range(1, 14)).expect("small"));
         }
-        let trigger = if resumed.is_some() { "resume" } else { "message" };
-        self.say(who, "run.start", json!({"root_agent": who.agent, "trigger": trigger}));
+        let trigger = if resumed.is_some() {
+            "resume"
+        } else {
+            "message"
+        };
+        self.say(
+            who,
+            "run.start",
+            json!({"root_agent": who.agent, "trigger": trigger}),
+        );
         if resumed.is_none() && self.dice.percent(20) {
             self.decide(who, "run_input", "allow", json!({"kind": "run"}));
         }
@@ -233,7 +272,9 @@ impl Writer<'_> {
             return;
         }
         self.say(who, "agent.end", json!({"status": "completed"}));
-        let status = self.dice.pick(&["completed", "completed", "completed", "error", "cancelled"]);
+        let status = self
+            .dice
+            .pick(&["completed", "completed", "completed", "error", "cancelled"]);
         let error = (status == "error").then(|| json!({"type": "api", "code": "E7"}));
         self.say(who, "run.end", json!({"status": status, "error": error}));
         self.past.push((self.t, who.clone()));
@@ -254,7 +295,10 @@ impl Writer<'_> {
         if !is_alive {
             return;
         }
-        let paused = Paused { who: who.clone(), open_tool };
+        let paused = Paused {
+            who: who.clone(),
+            open_tool,
+        };
         if self.dice.percent(25) {
             // Resumed at once, while the first segment is still held.
             self.wait(100, self.silence.max_ms / 2);
@@ -304,8 +348,16 @@ impl Writer<'_> {
     }
 
     fn nested_agent(&mut self, who: &Who, name: &str) {
-        let branch = if who.branch.is_empty() { name.to_owned() } else { format!("{}.{name}", who.branch) };
-        let inner = Who { agent: name.to_owned(), branch, ..who.clone() };
+        let branch = if who.branch.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", who.branch)
+        };
+        let inner = Who {
+            agent: name.to_owned(),
+            branch,
+            ..who.clone()
+        };
         self.say(&inner, "agent.start", json!({}));
         self.wait(5, 100);
         self.model_call(&inner);
@@ -351,7 +403,11 @@ impl Writer<'_> {
             return;
         }
         let full = self.usage();
-        for index in 0..if is_streaming { self.dice.range(1, 4) } else { 0 } {
+        for index in 0..if is_streaming {
+            self.dice.range(1, 4)
+        } else {
+            0
+        } {
             let usage = snapshot(&full, index);
             let chunk = json!({"call_id": call, "index": index, "content": "text", "usage": usage});
             self.say_call(who, "model.chunk", chunk);
@@ -365,10 +421,14 @@ impl Writer<'_> {
     }
 
     /// A usage object in Gemini's spelling, its parts told apart by their sizes.
-    fn usage(&mut self) -> Value {
+    pub fn usage(&mut self) -> Value {
         let prompt = self.dice.range(50, 900);
         let answer = self.dice.range(1, 400);
-        let thoughts = if self.dice.percent(30) { self.dice.range(1, 200) } else { 0 };
+        let thoughts = if self.dice.percent(30) {
+            self.dice.range(1, 200)
+        } else {
+            0
+        };
         let mut usage = json!({
             "promptTokenCount": prompt,
             "candidatesTokenCount": answer,
@@ -406,7 +466,11 @@ impl Writer<'_> {
         }
         self.wait(20, 100);
         let outcome = self.dice.pick(&["ok", "ok", "ok", "error"]);
-        self.say_call(who, "tool.end", json!({"call_id": call, "tool": tool, "outcome": outcome}));
+        self.say_call(
+            who,
+            "tool.end",
+            json!({"call_id": call, "tool": tool, "outcome": outcome}),
+        );
     }
 
     /// A run inside a tool, its parent declared, or to be inferred from the tool's name.
@@ -426,7 +490,11 @@ impl Writer<'_> {
             .then(|| json!({"invocation_id": who.invocation, "call_id": call}));
         let calls = self.calls;
         self.wait(5, 60);
-        self.say(&child, "run.start", json!({"root_agent": tool, "parent": parent}));
+        self.say(
+            &child,
+            "run.start",
+            json!({"root_agent": tool, "parent": parent}),
+        );
         self.wait(5, 60);
         self.model_call(&child);
         self.say(&child, "run.end", json!({"status": "completed"}));
@@ -472,12 +540,13 @@ impl Writer<'_> {
         self.t += self.dice.range(1, 20);
     }
 
-    fn append(&mut self, who: &Who, kind: &str, fields: Value, at_ms: i64, logged_ms: i64) {
+    pub fn append(&mut self, who: &Who, kind: &str, fields: Value, at_ms: i64, logged_ms: i64) {
         self.serial += 1;
+        let instance = format!("p{}", who.partition);
         let mut record = json!({
             "v": 1, "kind": kind, "at": (EPOCH_MS + at_ms) * 1_000_000,
             "record_id": format!("p-{}", self.serial),
-            "emitter": {"name": "emitter", "version": "1", "instance": format!("p{}", who.partition)},
+            "emitter": {"name": "emitter", "version": "1", "instance": instance},
             "runtime": {"name": "adk-python", "version": "2"},
             "tenant": who.tenant, "app": who.app, "session_id": who.session,
             "invocation_id": who.invocation, "agent": who.agent,
@@ -495,68 +564,12 @@ impl Writer<'_> {
         }
         let payload = Some(record.to_string().into_bytes());
         let key = who.session.clone();
-        self.lines.push(Line { partition: who.partition, logged_ms, key, payload });
-    }
-
-    /// Records that come late, alone, or for nothing anybody knows.
-    fn strays(&mut self) {
-        let end_ms = self.last_ms();
-        for _ in 0..self.dice.range(3, 12) {
-            let Some((ended_ms, who)) = self.past.get(self.dice.index(self.past.len().max(1))) else {
-                return;
-            };
-            let (ended_ms, mut who) = (*ended_ms, who.clone());
-            let late_ms = ended_ms + self.silence.longest() + self.dice.range(0, 20_000);
-            self.serial += 1;
-            let call = format!("stray-{}", self.serial);
-            let (at_ms, logged_ms) = match self.dice.range(0, 4) {
-                // Within the silence: amends.
-                0 => (ended_ms, ended_ms + self.dice.range(50, self.silence.max_ms * 6 / 10)),
-                // Long after: headless. Long after and fresh: an ordinary segment, its start unseen.
-                1 => (ended_ms, late_ms),
-                2 => (late_ms - 20, late_ms),
-                _ => {
-                    who.invocation = format!("x-{}", self.serial);
-                    let logged_ms = self.dice.range(0, end_ms + 1).max(self.silence.longest());
-                    (self.dice.pick(&[logged_ms - 10, logged_ms - self.silence.longest()]), logged_ms)
-                }
-            };
-            who.run = None;
-            let usage = self.usage();
-            let end = json!({"call_id": call, "model": MODELS[0], "usage": usage, "finish_reason": "STOP"});
-            self.append(&who, "model.end", end, at_ms, logged_ms);
-        }
-    }
-
-    /// Poison, tombstones and what the producer sent twice.
-    fn spoil(&mut self) {
-        let end_ms = self.last_ms().max(1);
-        const POISON: [&str; 6] = [
-            "", "not json", "{\"v\":1,\"kind\":", "{\"hello\":1}", "[1,2]",
-            "{\"v\":1,\"kind\":\"run.start\",\"at\":1772445600000}",
-        ];
-        let mut spoilt = Vec::new();
-        if self.faults.has(Fault::Poison) {
-            for _ in 0..self.dice.range(3, 20) {
-                spoilt.push(Some(self.dice.pick(&POISON).as_bytes().to_vec()));
-            }
-        }
-        if self.faults.has(Fault::Tombstones) {
-            spoilt.extend((0..self.dice.range(2, 10)).map(|_| None));
-        }
-        for payload in spoilt {
-            let (partition, logged_ms) = (self.dice.index(PARTITIONS), self.dice.range(0, end_ms));
-            self.lines.push(Line { partition, logged_ms, key: "poison".to_owned(), payload });
-        }
-        if self.faults.has(Fault::Duplicates) && !self.lines.is_empty() {
-            for _ in 0..self.dice.range(3, 15) {
-                let line = &self.lines[self.dice.index(self.lines.len())];
-                let (partition, key) = (line.partition, line.key.clone());
-                let (payload, logged_ms) = (line.payload.clone(), line.logged_ms);
-                let logged_ms = logged_ms + self.dice.range(1, 1_000);
-                self.lines.push(Line { partition, logged_ms, key, payload });
-            }
-        }
+        self.lines.push(Line {
+            partition: who.partition,
+            logged_ms,
+            key,
+            payload,
+        });
     }
 }
 
