@@ -310,10 +310,18 @@ impl Timelines {
             at,
             stamp,
         };
-        let segment = Segment::open(event, invocation, opener, &mut self.names);
+        let mut segment = Segment::open(event, invocation, opener, &mut self.names);
         let id = segment.invocation_id.clone();
-        self.by_invocation.entry(id).or_default().push(slot);
-        self.evidence.insert((at.offset, slot));
+        let siblings = self.by_invocation.entry(id).or_default();
+        // Records of a sibling may still come, and go to the sibling: while this one is held, both must be rebuilt.
+        let sibling_from = siblings
+            .iter()
+            .filter_map(|sibling| self.segments.get(sibling))
+            .map(|sibling| sibling.evidence_from)
+            .min();
+        siblings.push(slot);
+        segment.evidence_from = sibling_from.map_or(at.offset, |from| from.min(at.offset));
+        self.evidence.insert((segment.evidence_from, slot));
         self.deadlines.insert((self.deadline(&segment), slot));
         self.segments.insert(slot, segment);
         slot
@@ -408,6 +416,7 @@ impl Timelines {
         let names = [app, child.root_agent.clone()];
         let mut found = None;
         let mut is_single = true;
+        let mut parents_from: Option<Offset> = None;
         for name in names.iter().flatten() {
             for candidate in self
                 .open_tools
@@ -428,6 +437,10 @@ impl Timelines {
                     let is_same = found.as_ref().is_some_and(|(other, id): &(Slot, _)| {
                         other == candidate && *id == tool.call_id
                     });
+                    if contains {
+                        let from = parent.evidence_from;
+                        parents_from = Some(parents_from.map_or(from, |known| known.min(from)));
+                    }
                     if contains && !is_same {
                         is_single &= found.is_none();
                         found = Some((*candidate, tool.call_id.clone()));
@@ -435,23 +448,23 @@ impl Timelines {
                 }
             }
         }
-        let Some((parent_slot, call_id)) = found.filter(|_| is_single) else {
+        let Some(parent_from) = parents_from else {
             return;
         };
-        let Some(parent) = self.segments.get(&parent_slot) else {
-            return;
-        };
-        let link = ParentLink {
-            invocation_id: Some(parent.invocation_id.clone()),
-            run_id: parent.run_id.clone(),
-            call_id,
-            basis: Basis::Inferred,
-        };
-        let parent_from = parent.evidence_from;
+        let link = found.filter(|_| is_single).and_then(|(parent, call_id)| {
+            let parent = self.segments.get(&parent)?;
+            Some(ParentLink {
+                invocation_id: Some(parent.invocation_id.clone()),
+                run_id: parent.run_id.clone(),
+                call_id,
+                basis: Basis::Inferred,
+            })
+        });
         let Some(child) = self.segments.get_mut(&slot) else {
             return;
         };
-        child.parent = Some(link);
+        child.parent = link;
+        // Also where several may be the parent: a successor that knew one of them only would choose it.
         if parent_from < child.evidence_from {
             self.evidence.remove(&(child.evidence_from, slot));
             child.evidence_from = parent_from;
