@@ -4,3 +4,6 @@
 //! `src/ARCHITECTURE.md` is the map.
 
 pub mod core;
+
+#[cfg(feature = "io")]
+pub mod config;
