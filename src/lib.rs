@@ -6,4 +6,12 @@
 pub mod core;
 
 #[cfg(feature = "io")]
+pub mod clock;
+#[cfg(feature = "io")]
 pub mod config;
+#[cfg(feature = "io")]
+pub mod kafka_source;
+#[cfg(feature = "io")]
+pub mod log;
+#[cfg(feature = "io")]
+pub mod shutdown;
