@@ -268,6 +268,12 @@ pub struct InvocationFact {
     pub tool_call_count: u64,
     /// Records that speak for the segment.
     pub records: u64,
+    /// Native events among them.
+    pub events: u64,
+    /// User messages, a repeated one counted once.
+    pub user_messages: u64,
+    /// Times the invocation was started again with the same user message.
+    pub retries: u64,
     pub attributes: Vec<(Name, Name)>,
     pub flags: Flags,
 }
@@ -290,6 +296,8 @@ pub struct BranchFact {
     pub waiting_time: Option<Nanos>,
     pub own: Sums,
     pub tool_call_count: u64,
+    /// Records on the branch; 0 where it only occurs as the prefix of others.
+    pub records: u64,
     pub flags: Flags,
 }
 
@@ -381,6 +389,8 @@ impl CallStatus {
 pub struct ModelCallFact {
     /// facts.md §8.2.
     pub call_key: Name,
+    /// The runtime's call id, where it has one.
+    pub call_id: Option<Name>,
     pub branch: Name,
     pub agent: Name,
     /// The `occurrence` of the agent run that made the call.
@@ -412,6 +422,9 @@ pub struct ModelCallFact {
     pub measured: Option<Measured>,
     pub chunks: Option<u64>,
     pub usage: TokenUsage,
+    /// Usage should have been reported and was not: counted in `usage_missing_calls`. False for a call that failed
+    /// before any content, which has none by nature (rules.md §4).
+    pub is_unmetered: bool,
     /// Service tier, such as `standard`.
     pub tier: Option<Name>,
     /// stop, length, tool_calls, content_filter, error, other.

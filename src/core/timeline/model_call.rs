@@ -1,0 +1,600 @@
+//! One model call: its attempts as records tell them, its responses as native events tell them, and what follows.
+//!
+//! Snapshots of usage replace each other within an attempt, attempts add up, and latency comes from clocks that can be
+//! compared. It knows nothing of segments: whether the run ended well is an argument.
+
+use super::row::RowState;
+use super::stamp::{Stamp, earliest, latest};
+use crate::core::Name;
+use crate::core::event::{ChunkContent, Measured, ServedBy};
+use crate::core::fact::{CallStatus, Flag, Flags};
+use crate::core::usage::{TokenUsage, UsageContext, UsageReport, UsageState};
+use crate::core::{EventTime, Nanos};
+
+/// Finish and block reasons by which a provider refuses (rules.md §6).
+const BLOCK_WORDS: [&str; 12] = [
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+    "MODEL_ARMOR",
+    "JAILBREAK",
+    "content_filter",
+    "refusal",
+];
+
+/// Words by which a provider says that generation failed or went wrong (rules.md §6).
+const ERROR_WORDS: [&str; 8] = [
+    "MALFORMED_FUNCTION_CALL",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+    "OTHER",
+    "IMAGE_OTHER",
+    "LANGUAGE",
+    "NO_IMAGE",
+    "MODEL_RETURNED_NO_CONTENT",
+];
+
+/// True where the provider refused the prompt or withheld the answer.
+pub fn is_block_word(word: &str) -> bool {
+    BLOCK_WORDS.contains(&word)
+}
+
+/// True where the word is a provider's about one response, not an exception of the runtime.
+pub fn is_provider_word(word: &str) -> bool {
+    is_block_word(word) || ERROR_WORDS.contains(&word) || matches!(word, "STOP" | "MAX_TOKENS")
+}
+
+/// stop, length, tool_calls, content_filter, error or other (rules.md §6).
+pub fn finish_word(raw: &str) -> &'static str {
+    match raw {
+        "STOP" | "stop" | "end_turn" | "stop_sequence" | "completed" => "stop",
+        "MAX_TOKENS" | "length" | "max_tokens" | "max_output_tokens" => "length",
+        "tool_calls" | "tool_use" | "function_call" => "tool_calls",
+        word if is_block_word(word) => "content_filter",
+        word if ERROR_WORDS.contains(&word) && word != "OTHER" => "error",
+        "error" => "error",
+        _ => "other",
+    }
+}
+
+/// One request to the provider, as records tell it.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    pub number: u32,
+    pub start: Option<Stamp>,
+    /// `started_at`: the instant the request left; wins over the start record.
+    pub declared_start: Option<Stamp>,
+    pub first_content: Option<Stamp>,
+    pub first_text: Option<Stamp>,
+    pub declared_first: Option<Stamp>,
+    pub declared_last: Option<Stamp>,
+    pub chunks: u32,
+    pub usage: Option<UsageReport>,
+    pub end: Option<Stamp>,
+    pub error: Option<Failure>,
+}
+
+/// How an attempt failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub at: Stamp,
+    /// `code`, else `type`.
+    pub code: Name,
+    pub is_cancelled: bool,
+}
+
+impl Attempt {
+    fn new(number: u32) -> Attempt {
+        Attempt {
+            number,
+            start: None,
+            declared_start: None,
+            first_content: None,
+            first_text: None,
+            declared_first: None,
+            declared_last: None,
+            chunks: 0,
+            usage: None,
+            end: None,
+            error: None,
+        }
+    }
+
+    /// When the request left, as well as is known.
+    pub fn request(&self) -> Option<Stamp> {
+        self.declared_start.or(self.start)
+    }
+
+    fn had_content(&self) -> bool {
+        self.first_content.is_some() || self.declared_first.is_some()
+    }
+}
+
+/// What native events told of the call (runtimes.md §18).
+#[derive(Clone, Debug, Default)]
+pub struct NativeSide {
+    pub partials: u32,
+    pub non_partials: u32,
+    /// Seen with a partial, or with an explicit `partial: false` not of Go v1.
+    pub is_stream: bool,
+    pub is_closed: bool,
+    pub usage: Option<UsageReport>,
+    /// The newest report came on a partial.
+    pub usage_on_partial: bool,
+    pub first: Option<Stamp>,
+    pub last: Option<Stamp>,
+    pub first_content: Option<Stamp>,
+    pub first_text: Option<Stamp>,
+    pub last_content: Option<Stamp>,
+    /// Hash of the last non-partial content, for telling an echo.
+    pub content_hash: u64,
+    /// Id of the non-partial event that closed the call.
+    pub event_id: Option<Name>,
+}
+
+/// One call that a model answered or may have answered.
+#[derive(Clone, Debug)]
+pub struct ModelCall {
+    pub row: RowState,
+    pub key: Name,
+    pub call_id: Option<Name>,
+    pub branch: Name,
+    pub agent: Name,
+    pub node_path: Option<Name>,
+    pub agent_run: usize,
+    pub order: u32,
+    pub attempts: Vec<Attempt>,
+    pub native: Option<NativeSide>,
+    pub has_lifecycle: bool,
+    pub requested_model: Option<Name>,
+    pub response_model: Option<Name>,
+    pub provider: Option<Name>,
+    pub operation: Option<Name>,
+    pub streaming: Option<bool>,
+    /// What `model.end` said; `None` until then.
+    pub served_by: Option<ServedBy>,
+    pub measured: Option<Measured>,
+    pub chunks_declared: Option<u64>,
+    pub service_tier: Option<Name>,
+    pub finish_reason: Option<Name>,
+    /// Code of an error that a response carried (`errorCode`, `model.end.error`).
+    pub response_error: Option<Name>,
+    pub recovered: bool,
+    pub trace_id: Option<Name>,
+    pub span_id: Option<Name>,
+    pub attributes: Vec<(Name, Name)>,
+    pub flags: Flags,
+    /// Last evidence of any kind, for `billed_at`.
+    pub last_seen: Stamp,
+    /// Nothing further is expected: the agent went on, or the segment ended.
+    pub is_settled: bool,
+    /// A local answer took this call's place; it has no row.
+    pub is_answered_locally: bool,
+    pub counted: super::counting::CountedCall,
+}
+
+/// What the segment knows when it asks for the call as a fact.
+#[derive(Clone, Copy, Debug)]
+pub struct RunView {
+    /// The run ended, and ended well, and no `emitter.gap` was seen.
+    pub ended_well_without_gap: bool,
+    pub was_cancelled: bool,
+    pub plausible_tokens_max: u64,
+}
+
+/// Latencies of the served attempt.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Latencies {
+    pub ttfc: Option<Nanos>,
+    pub ttft_visible: Option<Nanos>,
+    pub completion: Option<Nanos>,
+    pub total_with_retries: Option<Nanos>,
+    /// A negative or impossible span was seen (anomaly `clock_skew`).
+    pub is_skewed: bool,
+    pub flags: Flags,
+}
+
+impl ModelCall {
+    /// A call whose first evidence is the record at `row`'s offset.
+    pub fn new(row: RowState, key: Name, branch: Name, agent: Name, seen: Stamp) -> ModelCall {
+        ModelCall {
+            row,
+            key,
+            call_id: None,
+            branch,
+            agent,
+            node_path: None,
+            agent_run: 0,
+            order: 0,
+            attempts: Vec::new(),
+            native: None,
+            has_lifecycle: false,
+            requested_model: None,
+            response_model: None,
+            provider: None,
+            operation: None,
+            streaming: None,
+            served_by: None,
+            measured: None,
+            chunks_declared: None,
+            service_tier: None,
+            finish_reason: None,
+            response_error: None,
+            recovered: false,
+            trace_id: None,
+            span_id: None,
+            attributes: Vec::new(),
+            flags: Flags::default(),
+            last_seen: seen,
+            is_settled: false,
+            is_answered_locally: false,
+            counted: super::counting::CountedCall::default(),
+        }
+    }
+
+    /// The attempt a record is about: the numbered one, or the one that is open then (events.md §2.2).
+    pub fn attempt(&mut self, number: Option<u32>) -> &mut Attempt {
+        let position = match number {
+            Some(number) => self.attempts.iter().position(|a| a.number == number),
+            None => self.attempts.len().checked_sub(1),
+        };
+        let position = position.unwrap_or_else(|| {
+            let next = self.attempts.last().map_or(1, |last| last.number + 1);
+            self.attempts.push(Attempt::new(number.unwrap_or(next)));
+            self.attempts.len() - 1
+        });
+        &mut self.attempts[position]
+    }
+
+    /// `model.start`: a further start after a failure, or another number, begins a further attempt.
+    pub fn start(&mut self, number: Option<u32>, at: Stamp) {
+        let has_failed = self.attempts.last().is_some_and(|last| last.error.is_some());
+        let number = match number {
+            None if has_failed => self.attempts.last().map(|last| last.number + 1),
+            number => number,
+        };
+        let attempt = self.attempt(number);
+        attempt.start = earliest(attempt.start, at);
+        self.has_lifecycle = true;
+        self.is_settled = false;
+    }
+
+    /// `model.chunk`. Returns true where a count fell (anomaly `usage_shrank`).
+    pub fn chunk(
+        &mut self,
+        number: Option<u32>,
+        content: ChunkContent,
+        usage: Option<&UsageReport>,
+        at: Stamp,
+    ) -> bool {
+        self.has_lifecycle = true;
+        let attempt = self.attempt(number);
+        attempt.chunks += 1;
+        if content != ChunkContent::None {
+            attempt.first_content = earliest(attempt.first_content, at);
+        }
+        if content == ChunkContent::Text {
+            attempt.first_text = earliest(attempt.first_text, at);
+        }
+        usage.is_some_and(|usage| merge(&mut attempt.usage, usage))
+    }
+
+    /// True where an answer of the model was seen, by record or event.
+    pub fn has_response(&self) -> bool {
+        self.attempts.iter().any(|a| a.chunks > 0 || a.end.is_some())
+            || self.native.as_ref().is_some_and(|n| n.partials + n.non_partials > 0)
+    }
+
+    /// True where every record of the call so far is a start.
+    pub fn is_only_start(&self) -> bool {
+        !self.has_response() && self.attempts.iter().all(|a| a.error.is_none())
+    }
+
+    /// True where the call has evidence of its end.
+    pub fn has_ended(&self) -> bool {
+        self.served_by.is_some()
+            || self.attempts.last().is_some_and(|a| a.end.is_some() || a.error.is_some())
+            || self.native.as_ref().is_some_and(|n| n.non_partials > 0)
+    }
+
+    /// True where facts.md §8.3 lets the row go out.
+    pub fn is_exportable(&self) -> bool {
+        let answered = self.attempts.last().is_some_and(|a| a.end.is_some())
+            || self.native.as_ref().is_some_and(|n| n.non_partials > 0)
+            || self.served_by.is_some();
+        !self.is_answered_locally
+            && self.served_by != Some(ServedBy::None)
+            && (answered || self.is_settled)
+    }
+
+    /// Who answered: `model`, or `unknown` for a start that nothing followed in a run that ended well (rules.md §6).
+    pub fn served_by(&self, run: RunView) -> ServedBy {
+        match self.served_by {
+            Some(ServedBy::Unknown) => ServedBy::Unknown,
+            None if self.is_only_start() && run.ended_well_without_gap => ServedBy::Unknown,
+            None if self.is_unknown_answer() => ServedBy::Unknown,
+            _ => ServedBy::Model,
+        }
+    }
+
+    /// A native answer of unknown origin (rules.md §2); marked by its maker with the flag of its kind.
+    fn is_unknown_answer(&self) -> bool {
+        self.served_by == Some(ServedBy::Unknown)
+    }
+
+    /// Status and error code (rules.md §6).
+    pub fn status(&self, run: RunView) -> (CallStatus, Option<Name>) {
+        let finish_blocks = self.finish_reason.as_deref().is_some_and(is_block_word);
+        let error_blocks = self.response_error.as_deref().is_some_and(is_block_word);
+        if finish_blocks || error_blocks {
+            let code = self.response_error.clone().or_else(|| self.finish_reason.clone());
+            return (CallStatus::Blocked, code);
+        }
+        let last = self.attempts.last();
+        let ended = last.is_some_and(|a| a.end.is_some());
+        if let Some(failure) = last.and_then(|a| a.error.as_ref())
+            && !ended
+        {
+            let cancelled = failure.is_cancelled;
+            let status = if cancelled { CallStatus::Cancelled } else { CallStatus::Error };
+            return (status, Some(failure.code.clone()));
+        }
+        let failed_word = self
+            .finish_reason
+            .clone()
+            .filter(|word| ERROR_WORDS.contains(&&**word))
+            .or_else(|| self.response_error.clone().filter(|code| !is_fine_code(code)));
+        if let Some(code) = failed_word {
+            return (CallStatus::Error, Some(code));
+        }
+        let answered = ended || self.native.as_ref().is_some_and(|n| n.non_partials > 0);
+        if answered || self.served_by.is_some() {
+            return (CallStatus::Ok, self.response_error.clone());
+        }
+        if run.was_cancelled {
+            return (CallStatus::Cancelled, None);
+        }
+        (CallStatus::Incomplete, None)
+    }
+
+    /// Where a provider's refusal stands: at the output when it came as a finish reason, else at the input.
+    pub fn block_at_output(&self) -> bool {
+        self.finish_reason.as_deref().is_some_and(is_block_word)
+    }
+
+    /// True where content had been seen before the last evidence.
+    pub fn has_delivered_content(&self) -> bool {
+        self.attempts.iter().any(Attempt::had_content)
+            || self.native.as_ref().is_some_and(|n| n.first_content.is_some())
+    }
+
+    /// Usage of the call, from one source (rules.md §3, §4).
+    pub fn usage(&self, runtime: Option<&str>, run: RunView) -> (TokenUsage, Flags) {
+        let mut flags = Flags::default();
+        let told = self.lifecycle_usage(runtime, run, &mut flags);
+        let seen = self.native_usage(runtime, run, &mut flags);
+        let usage = match (told, seen) {
+            (Some(told), Some(seen)) => {
+                if told.state == UsageState::Reported
+                    && seen.state == UsageState::Reported
+                    && told.total != seen.total
+                {
+                    flags.insert(Flag::SourceConflict);
+                }
+                if told.state != UsageState::Reported && seen.state == UsageState::Reported {
+                    seen
+                } else {
+                    told
+                }
+            }
+            (told, seen) => told.or(seen).unwrap_or_default(),
+        };
+        for word in usage.flags.iter() {
+            if let Some(flag) = Flag::ALL.into_iter().find(|flag| flag.as_str() == word) {
+                flags.insert(flag);
+            }
+        }
+        if usage.state == UsageState::Partial {
+            flags.insert(Flag::UsageFromPartial);
+        }
+        (usage, flags)
+    }
+
+    fn lifecycle_usage(
+        &self,
+        runtime: Option<&str>,
+        run: RunView,
+        flags: &mut Flags,
+    ) -> Option<TokenUsage> {
+        let mut sum: Option<TokenUsage> = None;
+        for attempt in &self.attempts {
+            let Some(report) = &attempt.usage else { continue };
+            let had_content = attempt.had_content() || attempt.end.is_some();
+            let mut usage = report.normalise(&self.usage_context(runtime, had_content, run));
+            if attempt.end.is_none() && usage.state == UsageState::Reported {
+                usage.state = UsageState::Partial;
+                flags.insert(Flag::UsageFromPartial);
+            }
+            match &mut sum {
+                Some(sum) => sum.add(&usage),
+                None => sum = Some(usage),
+            }
+        }
+        sum.filter(|usage| usage.state != UsageState::Missing)
+    }
+
+    fn native_usage(
+        &self,
+        runtime: Option<&str>,
+        run: RunView,
+        flags: &mut Flags,
+    ) -> Option<TokenUsage> {
+        let native = self.native.as_ref()?;
+        let report = native.usage.as_ref()?;
+        let had_content = native.first_content.is_some();
+        let mut usage = report.normalise(&self.usage_context(runtime, had_content, run));
+        if native.non_partials == 0 {
+            if usage.state == UsageState::Reported {
+                usage.state = UsageState::Partial;
+            }
+        } else if native.usage_on_partial {
+            flags.insert(Flag::UsageFromPartial);
+        }
+        Some(usage)
+    }
+
+    fn usage_context<'a>(
+        &'a self,
+        runtime: Option<&'a str>,
+        had_content: bool,
+        run: RunView,
+    ) -> UsageContext<'a> {
+        UsageContext {
+            provider: self.provider.as_deref(),
+            model: self.response_model.as_deref().or(self.requested_model.as_deref()),
+            runtime,
+            is_span: false,
+            had_content,
+            plausible_tokens_max: run.plausible_tokens_max,
+        }
+    }
+
+    /// True where usage ought to have been told: not for a call that failed before any content (rules.md §4).
+    pub fn usage_is_due(&self, run: RunView) -> bool {
+        let (status, _) = self.status(run);
+        status != CallStatus::Error || self.has_delivered_content()
+    }
+
+    /// True where the call streamed, as far as anything tells.
+    pub fn is_streaming(&self) -> Option<bool> {
+        let streamed = self.attempts.iter().any(|a| a.chunks > 0 || a.declared_first.is_some())
+            || self.chunks_declared.is_some_and(|chunks| chunks > 0)
+            || self.native.as_ref().is_some_and(|n| n.partials > 0);
+        self.streaming.or(streamed.then_some(true))
+    }
+
+    /// The served attempt's start, first chunk and end, as the evidence says them.
+    pub fn instants(&self) -> (Option<Stamp>, Option<Stamp>, Option<Stamp>) {
+        let native = self.native.as_ref();
+        let Some(last) = self.attempts.last() else {
+            let native = native.filter(|n| n.first.is_some());
+            let end = native.filter(|n| n.non_partials > 0).and_then(|n| n.last);
+            return (
+                native.and_then(|n| n.first),
+                native.filter(|n| n.is_stream).and_then(|n| n.first_content),
+                end,
+            );
+        };
+        let end = match (last.end, &last.error) {
+            (Some(end), _) => Some(last.declared_last.unwrap_or(end)),
+            (None, Some(failure)) => Some(failure.at),
+            (None, None) => {
+                native.filter(|n| n.non_partials > 0).and_then(|n| n.last_content.or(n.last))
+            }
+        };
+        let observed = if last.declared_start.is_some() {
+            last.declared_first.or(last.first_content)
+        } else {
+            last.first_content.or(last.declared_first)
+        };
+        let first = observed.or(native.filter(|n| n.partials > 0).and_then(|n| n.first_content));
+        (last.request(), first, end)
+    }
+
+    /// Latencies of the served attempt (facts.md §4, rules.md §5).
+    pub fn latencies(&self, run: RunView) -> Latencies {
+        let mut out = Latencies::default();
+        let (Some(start), first, end) = self.instants() else { return out };
+        let (status, _) = self.status(run);
+        let has_end = !matches!(status, CallStatus::Cancelled | CallStatus::Incomplete);
+        let from_native_only = self.attempts.is_empty();
+        if from_native_only {
+            return out;
+        }
+        let end = end.filter(|_| has_end);
+        out.completion = end.and_then(|end| checked(end, start, &mut out));
+        if self.is_streaming() == Some(true) {
+            let visible = self
+                .attempts
+                .last()
+                .and_then(|a| a.first_text)
+                .or(self.native.as_ref().and_then(|n| n.first_text));
+            let is_possible = |at: &Stamp| end.is_none_or(|end| !end.is_before(*at));
+            if first.is_some_and(|at| !is_possible(&at)) {
+                out.is_skewed = true;
+            }
+            out.ttfc = first.filter(is_possible).and_then(|at| {
+                let span = checked(at, start, &mut out)?;
+                if span < Nanos(1_000_000) {
+                    out.flags.insert(Flag::ImplausibleLatency);
+                    return None;
+                }
+                Some(span)
+            });
+            out.ttft_visible =
+                visible.filter(is_possible).and_then(|at| checked(at, start, &mut out));
+        }
+        if let (Some(end), Some(begun)) = (end, self.attempts.first().and_then(Attempt::request)) {
+            out.total_with_retries = checked(end, begun, &mut out);
+        }
+        out
+    }
+
+    /// Failed attempts by error code, in order of the code.
+    pub fn attempt_errors(&self) -> Vec<(Name, u32)> {
+        let mut counts: std::collections::BTreeMap<Name, u32> = std::collections::BTreeMap::new();
+        for failure in self.attempts.iter().filter_map(|a| a.error.as_ref()) {
+            *counts.entry(failure.code.clone()).or_insert(0) += 1;
+        }
+        counts.into_iter().collect()
+    }
+
+    /// Notes evidence of any kind.
+    pub fn seen(&mut self, at: Stamp) {
+        self.last_seen = latest(Some(self.last_seen), at).unwrap_or(at);
+    }
+
+    /// End of the call, else its last evidence.
+    pub fn billed_at(&self) -> EventTime {
+        self.instants().2.unwrap_or(self.last_seen).at
+    }
+}
+
+fn is_fine_code(code: &str) -> bool {
+    matches!(code, "STOP" | "MAX_TOKENS")
+}
+
+/// A span that may be told: a negative one is none, and skews the clocks (facts.md §4).
+fn checked(to: Stamp, from: Stamp, out: &mut Latencies) -> Option<Nanos> {
+    let span = to.since(from, &mut out.flags)?;
+    if span.0 < 0 {
+        out.is_skewed = true;
+        return None;
+    }
+    Some(span)
+}
+
+/// Newest wins; true where a count fell.
+fn merge(known: &mut Option<UsageReport>, newer: &UsageReport) -> bool {
+    match known {
+        Some(known) => {
+            let shrank = newer.shrank_from(known);
+            known.merge(newer);
+            shrank
+        }
+        None => {
+            *known = Some(newer.clone());
+            false
+        }
+    }
+}
+
+/// The same for an attempt's usage, for the callers in this module's neighbours.
+pub fn merge_usage(known: &mut Option<UsageReport>, newer: &UsageReport) -> bool {
+    merge(known, newer)
+}

@@ -1,0 +1,71 @@
+//! Shared names: an agent, a model or a tool is allocated once, however many records tell of it.
+
+use crate::core::Name;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A bounded table of names.
+#[derive(Debug)]
+pub struct Names {
+    known: BTreeSet<Name>,
+    max: usize,
+    bytes_max: usize,
+    empty: Name,
+    /// Names cut since this was last asked.
+    cut: u64,
+}
+
+impl Names {
+    /// A table of at most `max` names of at most `bytes_max` bytes.
+    pub fn new(max: usize, bytes_max: usize) -> Names {
+        Names { known: BTreeSet::new(), max, bytes_max, empty: Arc::from(""), cut: 0 }
+    }
+
+    /// The shared name of `text`, cut to the limit. Beyond the table's bound it is not shared.
+    pub fn name(&mut self, text: &str) -> Name {
+        if text.is_empty() {
+            return self.empty.clone();
+        }
+        let text = self.bounded(text);
+        if let Some(name) = self.known.get(text) {
+            return name.clone();
+        }
+        let name: Name = Arc::from(text);
+        if self.known.len() < self.max {
+            self.known.insert(name.clone());
+        }
+        name
+    }
+
+    /// The shared name of an optional text; the empty text is none.
+    pub fn optional(&mut self, text: Option<&str>) -> Option<Name> {
+        text.filter(|text| !text.is_empty()).map(|text| self.name(text))
+    }
+
+    /// An id: cut to the limit, not shared.
+    pub fn id(&mut self, text: &str) -> Name {
+        Arc::from(self.bounded(text))
+    }
+
+    /// The empty name.
+    pub fn empty(&self) -> Name {
+        self.empty.clone()
+    }
+
+    /// True where a name was cut since this was last asked.
+    pub fn take_cut(&mut self) -> bool {
+        std::mem::take(&mut self.cut) > 0
+    }
+
+    fn bounded<'t>(&mut self, text: &'t str) -> &'t str {
+        if text.len() <= self.bytes_max {
+            return text;
+        }
+        self.cut += 1;
+        let mut end = self.bytes_max;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        &text[..end]
+    }
+}

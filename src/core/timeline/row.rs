@@ -1,0 +1,90 @@
+//! What a row must remember between exports: who spoke for it, and what it said last.
+
+use crate::core::Offset;
+use crate::core::fact::FactBody;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Raised by a build whose rules give other answers for the same log (facts.md §8.4).
+pub const RULES_REVISION: u64 = 1;
+
+const EVIDENCE_BITS: u32 = 20;
+const OFFSET_BITS: u32 = 36;
+
+/// The memory of one row.
+#[derive(Clone, Debug)]
+pub struct RowState {
+    pub first: Offset,
+    pub last: Offset,
+    /// Records that spoke for the row; a release counts as one more.
+    evidence: u64,
+    /// Evidence at the last export.
+    evidence_exported: u64,
+    /// Hash of the body exported last.
+    exported: Option<u64>,
+}
+
+impl RowState {
+    /// A row whose first evidence is the record at `offset`.
+    pub fn new(offset: Offset) -> RowState {
+        RowState { first: offset, last: offset, evidence: 0, evidence_exported: 0, exported: None }
+    }
+
+    /// The record at `offset` speaks for the row.
+    pub fn speak(&mut self, offset: Offset) {
+        self.evidence += 1;
+        self.last = self.last.max(offset);
+        self.first = self.first.min(offset);
+    }
+
+    /// A release speaks for the row.
+    pub fn release(&mut self) {
+        self.evidence += 1;
+    }
+
+    /// True once the row was exported.
+    pub fn is_exported(&self) -> bool {
+        self.exported.is_some()
+    }
+
+    /// Takes note of an export; `None` where the row already says exactly this. A change that came from evidence about
+    /// something else (a verdict judged by what followed) counts the record at `cause` as evidence.
+    pub fn export(&mut self, body: &FactBody, cause: Offset) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        body.hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.exported == Some(hash) {
+            return None;
+        }
+        if self.exported.is_some() && self.evidence == self.evidence_exported {
+            self.speak(cause);
+        }
+        self.exported = Some(hash);
+        self.evidence_exported = self.evidence;
+        Some(self.version())
+    }
+
+    /// facts.md §8.4: rules revision, evidence, last offset; the larger wins.
+    pub fn version(&self) -> u64 {
+        let evidence = self.evidence.min((1 << EVIDENCE_BITS) - 1);
+        let offset = self.last.0.cast_unsigned() & ((1 << OFFSET_BITS) - 1);
+        RULES_REVISION << (EVIDENCE_BITS + OFFSET_BITS) | evidence << OFFSET_BITS | offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_evidence_wins_then_the_later_offset() {
+        let mut early = RowState::new(Offset(5));
+        early.speak(Offset(5));
+        let mut late = early.clone();
+        late.speak(Offset(3));
+        assert!(late.version() > early.version());
+        let mut other = RowState::new(Offset(9));
+        other.speak(Offset(9));
+        assert!(other.version() > early.version());
+        assert!(late.version() > other.version());
+    }
+}
