@@ -9,9 +9,15 @@ pub mod core;
 pub mod clock;
 #[cfg(feature = "io")]
 pub mod config;
+#[cfg(feature = "demo")]
+pub mod embedded;
+#[cfg(feature = "io")]
+pub mod http_server;
 #[cfg(feature = "io")]
 pub mod kafka_source;
 #[cfg(feature = "io")]
 pub mod log;
+#[cfg(feature = "io")]
+pub mod prometheus_exporter;
 #[cfg(feature = "io")]
 pub mod shutdown;

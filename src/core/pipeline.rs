@@ -137,6 +137,8 @@ pub struct Totals {
 pub struct PartitionStatus {
     pub partition: PartitionId,
     pub source: LogSource,
+    /// Records read since the partition was assigned.
+    pub records_read: u64,
     pub next: Offset,
     pub log_time: LogTime,
     pub is_replaying: bool,
@@ -162,6 +164,7 @@ pub struct Snapshot {
 
 struct Assigned {
     source: LogSource,
+    records_read: u64,
     timelines: Timelines,
     committed_last: Option<Watermark>,
     commit_due: Now,
@@ -335,6 +338,7 @@ impl Pipeline {
         Some(PartitionStatus {
             partition,
             source: assigned.source.clone(),
+            records_read: assigned.records_read,
             next,
             log_time,
             is_replaying,
@@ -355,6 +359,7 @@ impl Pipeline {
             partition,
             Assigned {
                 source,
+                records_read: 0,
                 timelines,
                 committed_last: None,
                 commit_due,
@@ -383,6 +388,7 @@ impl Pipeline {
             return;
         }
         self.totals.outcomes.read += 1;
+        assigned.records_read += 1;
         let log_time = self
             .ledger
             .log_time(partition)
