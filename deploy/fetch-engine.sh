@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the embedded ClickHouse engine (libchdb.so, Apache-2.0, x86_64 Linux with glibc) for the demo and the tests.
 #
-#   fetch-engine.sh            install it into the cache folder, if it is not there yet; prints nothing but progress
+#   fetch-engine.sh            install it into the cache folder, if it is not there yet
 #   fetch-engine.sh --path     print where the library belongs, fetch nothing
 #
 # Environment: XDG_CACHE_HOME (default ~/.cache). The version and the checksum are pinned: a package that
@@ -22,7 +22,7 @@ verified="$folder/.ok"
 case "${1:-}" in
 --path) echo "$library"; exit 0 ;;
 "") ;;
-*) sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed '$d' >&2; exit 64 ;;
+*) sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 64 ;;
 esac
 
 if [[ -f $library && $(cat "$verified" 2>/dev/null) == "$sha256" ]]; then
@@ -37,6 +37,7 @@ need sha256sum coreutils
 
 mkdir -p "$folder"
 # Beside the target, so that the last step is a rename on one file system: no half library is ever seen.
+find "$folder" -maxdepth 1 -name '.fetch.*' -mmin +60 -exec rm -rf {} + # left by a kill -9
 scratch=$(mktemp -d "$folder/.fetch.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 

@@ -3,7 +3,10 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rdkafka::Message as _;
@@ -69,6 +72,7 @@ fn the_engine_is_locked_down() {
     let dir = support::scratch("lockdown");
     let engine = support::engine::start_own(&dir, 0).unwrap();
     assert_locked_down(&engine);
+    assert!(!format!("{engine:?}").contains(engine.password()));
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(engine.password_file()), 0o600);
     assert_eq!(mode(dir.join("users.xml")), 0o600);
@@ -149,6 +153,52 @@ fn an_engine_stopped_and_started_again_keeps_rows_and_password() {
         (port, password.as_str())
     );
     assert_eq!(engine.query("SELECT n FROM tachograph.t").unwrap(), "7\n");
+}
+
+/// The processes that `pid` started and that still live.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| numbers(&list)).collect()
+}
+
+fn numbers(list: &str) -> Vec<u32> {
+    list.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_command_ends_its_engine_in_order_and_when_killed() {
+    let dir = support::scratch("command");
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let mut owner = Command::new(env!("CARGO_BIN_EXE_tachograph"))
+            .args(["clickhouse", "--port", "0", "--dir"])
+            .arg(&dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = String::new();
+        let mut lines = BufReader::new(owner.stdout.take().unwrap());
+        while !told.contains("password") {
+            assert_ne!(lines.read_line(&mut told).unwrap(), 0, "it ended: {told}");
+        }
+        let password = fs::read_to_string(dir.join("password")).unwrap();
+        assert!(told.contains("url       http://127.0.0.1:"), "{told}");
+        assert!(!told.contains(password.trim()), "the password was printed");
+        let engine = children(owner.id());
+        assert_eq!(engine.len(), 1);
+        // SAFETY: the process is our child and not yet waited for, so its id is its own.
+        assert_eq!(unsafe { libc::kill(owner.id() as i32, signal) }, 0);
+        let status = owner.wait().unwrap();
+        assert_eq!(status.success(), signal == libc::SIGTERM, "{status}");
+        wait::until("the engine ends with its owner", PATIENCE, || {
+            (!Path::new("/proc").join(engine[0].to_string()).exists()).then_some(())
+        });
+    }
 }
 
 #[test]

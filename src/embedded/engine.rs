@@ -9,6 +9,7 @@ mod files;
 mod foreground;
 mod library;
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -127,8 +128,8 @@ pub enum EngineError {
         /// The last lines of its standard error.
         complaint: String,
     },
-    /// The engine was stopped while it started.
-    #[error("the ClickHouse engine was stopped while it started")]
+    /// By its owner, possibly while it started.
+    #[error("the ClickHouse engine is stopped")]
     Stopped,
     /// A query was refused; the text is the engine's.
     #[error("ClickHouse answered {status}, code {code}: {text}")]
@@ -153,14 +154,12 @@ impl EngineError {
 }
 
 /// A running engine and its owner's side. Dropping it stops the engine.
-#[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
     supervisor: Option<JoinHandle<()>>,
 }
 
 /// What the owner and the supervising thread both need.
-#[derive(Debug)]
 struct Shared {
     program: PathBuf,
     library: PathBuf,
@@ -298,6 +297,15 @@ impl Engine {
     }
 }
 
+/// Without the password.
+impl fmt::Debug for Engine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Engine")
+            .field("url", &self.url())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
         self.stop();
@@ -368,7 +376,7 @@ impl Shared {
                 .and_then(|t| port_in(&t))
             {
                 let authority = format!("127.0.0.1:{port}");
-                let answer = query_at(&authority, &self.password, "SELECT 1", START_MAX);
+                let answer = query_at(&authority, &self.password, files::IS_LOCKED, START_MAX);
                 if answer.is_ok_and(|text| text == "1\n") {
                     return Ok(port);
                 }

@@ -1,4 +1,4 @@
-//! Real Apache Kafka brokers: one shared by a test binary, or an own cluster for tests that kill it.
+//! Real Apache Kafka brokers: one shared by a test binary, or a cluster for a test that kills it.
 //!
 //! `TEST_KAFKA=host:port` names another broker to use as the shared one. The jars come from
 //! `make kafka`; the nodes end with the test process (`KAFKA_OWNER` of tests/kafka/kafka.sh).
@@ -256,7 +256,7 @@ pub fn produce_at(brokers: &str, topic: &str, records: &[Record]) -> Vec<(i32, i
         records.len(),
         "a delivery report for each record"
     );
-    let place = |(_, report): (usize, Result<(i32, i64), String>)| match report {
+    let place = |(_, report): (usize, Report)| match report {
         Ok(place) => place,
         Err(reason) => panic!("{topic}: {reason}"),
     };
@@ -288,10 +288,13 @@ fn base_record<'a>(
     base
 }
 
+/// Partition and offset of an acknowledged record, or why there is none.
+type Report = Result<(i32, i64), String>;
+
 /// Collects delivery reports by the record's place in the list.
 #[derive(Default)]
 struct Reports {
-    seen: Mutex<Vec<(usize, Result<(i32, i64), String>)>>,
+    seen: Mutex<Vec<(usize, Report)>>,
 }
 
 impl ClientContext for Reports {}

@@ -21,6 +21,11 @@ const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// Bound on the mark cache, in bytes; the engine's own default is 5 GB.
 const MARK_CACHE_BYTES_MAX: u64 = 256 << 20;
 
+/// Answers 1 once the child's own session has used up the quota of `default`: only then is the
+/// engine both up and closed to strangers.
+pub const IS_LOCKED: &str = "SELECT count() FROM system.quotas_usage \
+    WHERE quota_name = 'start' AND queries >= max_queries";
+
 /// The longest quota interval the engine takes. Intervals count from 1970, so it first starts over
 /// in January 2038.
 const QUOTA_SECONDS: u32 = i32::MAX as u32;
@@ -136,7 +141,9 @@ impl Files {
 /// The child's own session is always `default` without a password, and anyone on this machine may
 /// log in as it. So it may do three things only, and its quota of two queries is used up by the
 /// child itself (opening the port, and parking): from then on `file()` answers code 201. One query
-/// less and the child would not start; one more and any local user could read one file.
+/// less and the child would not start; one more and any local user could read one file. Between the
+/// two there are some milliseconds in which another local user can take the second query: then the
+/// child cannot park and ends. `IS_LOCKED` tells that it is over.
 fn users_xml(password_sha256_hex: &str) -> String {
     format!(
         "<clickhouse>
