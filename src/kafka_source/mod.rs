@@ -43,6 +43,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum SourceEvent<'c> {
     Record(SourceRecord<'c>),
+    News(News),
+}
+
+/// What happened beside records.
+#[derive(Debug)]
+pub enum News {
     Changed(Change),
     /// Everything below `next` was read, and log time is at least `log_time`.
     CaughtUp {
@@ -185,7 +191,7 @@ impl Source {
     pub fn next(&mut self, timeout: Duration) -> SourceEvent<'_> {
         let Source { consumer, state } = self;
         if let Some(event) = state.reading.queue.pop_front() {
-            return event;
+            return SourceEvent::News(event);
         }
         let polled = consumer.poll(timeout);
         let happened = consumer.context().take();
@@ -198,10 +204,10 @@ impl Source {
                     logged_at,
                     message,
                 }),
-                None => SourceEvent::Idle,
+                None => SourceEvent::News(News::Idle),
             },
-            Some(Err(error)) => state.trouble(consumer, &error, &reasons),
-            None => state.idle(consumer),
+            Some(Err(error)) => SourceEvent::News(state.trouble(consumer, &error, &reasons)),
+            None => SourceEvent::News(state.idle(consumer)),
         }
     }
 
@@ -273,7 +279,7 @@ impl Source {
         log_refusal("pause or resume", done);
     }
 
-    /// Commits without waiting; the result comes as [`SourceEvent::Committed`], and what failed is
+    /// Commits without waiting; the result comes as [`News::Committed`], and what failed is
     /// tried again until newer marks come.
     pub fn commit(&mut self, marks: &[(PartitionId, Watermark)]) {
         let list = self.state.reading.committing(marks);
@@ -431,7 +437,7 @@ impl State {
         let (topic, partition) = (&place.topic, place.partition);
         tracing::error!(%topic, partition, records, "retention removed records before they were \
             read: their rows and counts are missing");
-        self.reading.queue.push_back(SourceEvent::RecordsLost {
+        self.reading.queue.push_back(News::RecordsLost {
             place: place.clone(),
             records,
         });
@@ -443,14 +449,14 @@ impl State {
         consumer: &BaseConsumer<Context>,
         error: &KafkaError,
         reasons: &[(RDKafkaErrorCode, String)],
-    ) -> SourceEvent<'static> {
+    ) -> News {
         let code = match error {
             KafkaError::PartitionEOF(partition) => {
                 self.reading.end_reached(*partition, consumer);
                 return self.idle(consumer);
             }
             KafkaError::MessageConsumptionFatal(code) => {
-                return SourceEvent::Fatal(self.fatal(*code));
+                return News::Fatal(self.fatal(*code));
             }
             KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => {
                 self.offsets_jumped(consumer);
@@ -484,14 +490,14 @@ impl State {
     }
 
     /// What is due while there is nothing to read.
-    fn idle(&mut self, consumer: &BaseConsumer<Context>) -> SourceEvent<'static> {
+    fn idle(&mut self, consumer: &BaseConsumer<Context>) -> News {
         let now = self.clock.now();
         if let Some(code) = self.reading.fatal.take() {
-            return SourceEvent::Fatal(self.fatal(code));
+            return News::Fatal(self.fatal(code));
         }
         if !self.pending.is_empty() && now >= self.pending_due {
             let pending = std::mem::take(&mut self.pending);
-            return SourceEvent::Changed(Change::Assigned(pending));
+            return News::Changed(Change::Assigned(pending));
         }
         if !self.topics_missing.is_empty() && now >= self.topics_due {
             self.look_for_topics(consumer);
@@ -503,7 +509,7 @@ impl State {
                 self.reading.commit_failed(&repeated);
             }
         }
-        self.reading.queue.pop_front().unwrap_or(SourceEvent::Idle)
+        self.reading.queue.pop_front().unwrap_or(News::Idle)
     }
 
     /// Asks which of the topics are there.
@@ -543,9 +549,9 @@ impl State {
             if next.0 > high {
                 // The log is another one. Nothing that is held has anything to do with it.
                 let lost = Change::Lost(vec![place.clone()]);
-                self.reading.queue.push_back(SourceEvent::Changed(lost));
+                self.reading.queue.push_back(News::Changed(lost));
                 let anew = Change::Assigned(vec![place]);
-                self.reading.queue.push_back(SourceEvent::Changed(anew));
+                self.reading.queue.push_back(News::Changed(anew));
             } else if next.0 < low {
                 self.lost(&place, u64::try_from(low - next.0).unwrap_or(0));
                 let again = list_of([(&place, KafkaOffset::Offset(low))].into_iter());

@@ -6,8 +6,9 @@ use crate::core::ledger::Watermark;
 use crate::core::{LogTime, Offset};
 use std::fmt::Write as _;
 
+#[cfg(test)]
 /// Broker's limit on commit metadata (`offset.metadata.max.bytes`), in UTF-16 units.
-pub const METADATA_UNITS_MAX: usize = 4_096;
+const METADATA_UNITS_MAX: usize = 4_096;
 
 const UNKNOWN: LogTime = LogTime(i64::MIN);
 

@@ -4,7 +4,7 @@
 
 use super::position::metadata;
 use super::rebalance::{Committed, Context, Happened, Place, Statistics};
-use super::{RETRY_AFTER, SourceEvent};
+use super::{News, RETRY_AFTER};
 use crate::clock::Clock;
 use crate::core::ledger::Watermark;
 use crate::core::{LogTime, Name, Now, Offset, PartitionId};
@@ -42,7 +42,7 @@ pub(super) struct Reading {
     /// Held partitions by number: a record names its partition by topic and number.
     by_number: BTreeMap<i32, Vec<(Name, PartitionId)>>,
     partition_next: u32,
-    pub queue: VecDeque<SourceEvent<'static>>,
+    pub queue: VecDeque<News>,
     pub is_paused: bool,
     pub has_broker: bool,
     pub fatal: Option<RDKafkaErrorCode>,
@@ -152,7 +152,7 @@ impl Reading {
             self.committed(&committed);
         }
         for change in happened.changes {
-            self.queue.push_back(SourceEvent::Changed(change));
+            self.queue.push_back(News::Changed(change));
         }
         if let Some(statistics) = happened.statistics {
             self.measure(&statistics, consumer);
@@ -162,7 +162,7 @@ impl Reading {
 
     fn committed(&mut self, committed: &Committed) {
         let is_ok = committed.result.is_ok();
-        self.queue.push_back(SourceEvent::Committed { is_ok });
+        self.queue.push_back(News::Committed { is_ok });
         if let Err(code) = committed.result {
             match code {
                 // Between the rounds of a rebalance, or while the coordinator is away.
@@ -208,8 +208,7 @@ impl Reading {
                 held.is_uncommitted = true;
             }
         }
-        self.queue
-            .push_back(SourceEvent::Committed { is_ok: false });
+        self.queue.push_back(News::Committed { is_ok: false });
     }
 
     /// Marks whose commit failed and is due again.
@@ -233,7 +232,7 @@ impl Reading {
             let position = positions.get(&held.place).copied();
             if let Some(next) = position.filter(|_| held.place.partition == partition) {
                 held.next = held.next.max(next);
-                self.queue.push_back(SourceEvent::CaughtUp {
+                self.queue.push_back(News::CaughtUp {
                     partition: *id,
                     next,
                     log_time: None,
@@ -254,7 +253,7 @@ impl Reading {
             let seen = statistics.partition(&held.place);
             let seen = seen.filter(|(figures, _)| figures.ls_offset >= 0);
             let lag = seen.map(|(figures, _)| figures.ls_offset - held.next.0);
-            self.queue.push_back(SourceEvent::Lag {
+            self.queue.push_back(News::Lag {
                 place: held.place.clone(),
                 records: lag.map(|lag| u64::try_from(lag).unwrap_or(0)),
                 newest: held.newest.map(|(at, _)| at),
@@ -273,7 +272,7 @@ impl Reading {
                 log_time = log_time.min(self.clock.wall());
             }
             if !quiet.is_zero() {
-                self.queue.push_back(SourceEvent::CaughtUp {
+                self.queue.push_back(News::CaughtUp {
                     partition: *id,
                     next: held.next,
                     log_time: Some(log_time),
