@@ -1,7 +1,7 @@
 //! tachograph: a flight recorder and taximeter for AI agents.
 //!
-//! The library is the daemon without its `main`: a pure core and, behind the feature `io`, the edges around it.
-//! `src/ARCHITECTURE.md` is the map.
+//! The library is the daemon without its `main`: a pure core and, behind the feature `io`, the
+//! edges around it. `src/ARCHITECTURE.md` is the map.
 
 pub mod core;
 

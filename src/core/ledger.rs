@@ -31,13 +31,16 @@ pub struct Hold {
     pub caused_from: Option<Offset>,
     /// The oldest deadline that caused part of it.
     pub deadline_from: Option<LogTime>,
+    /// Log time when the oldest part of it was caused.
+    pub logged_from: Option<LogTime>,
 }
 
 impl Hold {
     /// The hold of one fact or dead letter.
-    pub fn of(evidence_from: Offset, cause: Cause) -> Hold {
+    pub fn of(evidence_from: Offset, cause: Cause, log_time: LogTime) -> Hold {
         let mut hold = Hold {
             evidence_from: Some(evidence_from),
+            logged_from: Some(log_time),
             ..Hold::default()
         };
         match cause {
@@ -52,6 +55,7 @@ impl Hold {
         self.evidence_from = oldest(self.evidence_from, other.evidence_from);
         self.caused_from = oldest(self.caused_from, other.caused_from);
         self.deadline_from = oldest(self.deadline_from, other.deadline_from);
+        self.logged_from = oldest(self.logged_from, other.logged_from);
     }
 }
 
@@ -307,6 +311,20 @@ impl Ledger {
         }
     }
 
+    /// Everything that the partition's log caused before this log time is durable.
+    pub fn complete_up_to(&self, partition: PartitionId, filling: Option<Hold>) -> LogTime {
+        let mut hold = filling.unwrap_or_default();
+        for other in self
+            .queue
+            .iter()
+            .filter_map(|sealed| sealed.holds.get(&partition))
+        {
+            hold.merge(*other);
+        }
+        let reached = self.log_time(partition).unwrap_or(LogTime(i64::MIN));
+        hold.logged_from.map_or(reached, |from| from.min(reached))
+    }
+
     /// What may be committed for `partition`, given the first record of its oldest held segment and what the batch that
     /// is being filled keeps back. `None` where the partition is not assigned.
     pub fn watermark(
@@ -378,7 +396,10 @@ mod tests {
         let work = ledger.next_work();
         ledger.seal(
             work,
-            BTreeMap::from([(P, Hold::of(Offset(10), Cause::Record(Offset(40))))]),
+            BTreeMap::from([(
+                P,
+                Hold::of(Offset(10), Cause::Record(Offset(40)), LogTime(0)),
+            )]),
         );
         assert_eq!(
             marks(&mut ledger, Some(20)),
@@ -397,7 +418,7 @@ mod tests {
         ledger.advance(P, Offset(50), LogTime(0));
         let (first, second) = (ledger.next_work(), ledger.next_work());
         for (work, from) in [(first, 10), (second, 5)] {
-            let hold = Hold::of(Offset(from), Cause::Record(Offset(from + 30)));
+            let hold = Hold::of(Offset(from), Cause::Record(Offset(from + 30)), LogTime(0));
             ledger.seal(work, BTreeMap::from([(P, hold)]));
         }
         ledger.settle(second, &mut Violations::strict());

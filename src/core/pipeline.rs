@@ -333,6 +333,9 @@ impl Pipeline {
         let next = self.ledger.next_offset(partition)?;
         let log_time = self.ledger.log_time(partition)?;
         let is_replaying = self.ledger.is_replaying(partition);
+        let complete_up_to = self
+            .ledger
+            .complete_up_to(partition, self.batcher.hold(partition));
         let assigned = self.assigned.get(&partition)?;
         let held_from = assigned.timelines.held_from().unwrap_or(next);
         Some(PartitionStatus {
@@ -344,9 +347,7 @@ impl Pipeline {
             is_replaying,
             segments_held: assigned.timelines.segments_held(),
             held_records: (next.0 - held_from.0).max(0),
-            complete_up_to: assigned
-                .timelines
-                .log_time_of(watermark.exported_below, log_time),
+            complete_up_to,
             watermark,
         })
     }
@@ -491,7 +492,8 @@ impl Pipeline {
             return;
         };
         let work = self.ledger.next_work();
-        let hold = Hold::of(record.offset, cause);
+        let log_time = self.ledger.log_time(partition).unwrap_or(record.logged_at);
+        let hold = Hold::of(record.offset, cause, log_time);
         self.ledger.seal(work, BTreeMap::from([(partition, hold)]));
         self.actions
             .push_back(Action::DeadLetter(Box::new(DeadLetter {
@@ -534,6 +536,7 @@ impl Pipeline {
     /// unless a predecessor counted them.
     fn absorb(&mut self, partition: PartitionId, now: Now) {
         let mut derived = std::mem::take(&mut self.derived);
+        let log_time = self.ledger.log_time(partition).unwrap_or(LogTime(i64::MIN));
         for item in derived.drain(..) {
             let Derived {
                 fact,
@@ -562,8 +565,8 @@ impl Pipeline {
                 self.totals.facts_replayed += u64::from(is_uncertain);
             }
             if !self.ledger.is_exported(partition, cause) {
-                self.batcher
-                    .push(*fact, partition, Hold::of(evidence_from, cause), now);
+                let hold = Hold::of(evidence_from, cause, log_time);
+                self.batcher.push(*fact, partition, hold, now);
             }
         }
         self.derived = derived;

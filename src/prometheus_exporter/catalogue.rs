@@ -379,7 +379,7 @@ pub static FAMILIES: &[Entry] = &[
         "tachograph_insert_errors_total",
         Kind::Counter,
         "inserts",
-        "Inserts that failed, by reason; they are tried again.",
+        "Inserts and looks at the server that failed, by reason; inserts are tried again.",
     ),
     row(
         Source::Own(Own::SinkUp, NONE),

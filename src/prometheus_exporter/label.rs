@@ -49,13 +49,14 @@ const CLOSED: &[&str] = &[
 /// What a label's values are. Labels of one kind share their admitted values, so that a model which
 /// has series of its own in one family has them in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Vocabulary {
+pub enum Vocabulary {
     Closed,
     Model,
     Open(&'static str),
 }
 
-fn vocabulary(label: &'static str) -> Vocabulary {
+/// The vocabulary of a label.
+pub fn vocabulary(label: &'static str) -> Vocabulary {
     match label {
         "model" | "gen_ai_response_model" => Vocabulary::Model,
         "agent" | "gen_ai_agent_name" => Vocabulary::Open("agent"),
@@ -90,13 +91,12 @@ impl Admission {
         }
     }
 
-    /// The value to show for `value` of `label`: itself, cleaned, or `other`.
-    pub fn admit(&mut self, label: &'static str, value: &Name) -> Name {
+    /// The value to show for `value`: itself, cleaned, or `other`.
+    pub fn admit(&mut self, vocabulary: Vocabulary, value: &Name) -> Name {
         if value.is_empty() || &**value == OTHER {
             return value.clone();
         }
         let value = clean(value);
-        let vocabulary = vocabulary(label);
         if vocabulary == Vocabulary::Closed {
             return value;
         }
@@ -121,16 +121,18 @@ impl Admission {
 /// The value without control characters, which a text exposition cannot carry safely. A line feed
 /// has an escape and stays.
 fn clean(value: &Name) -> Name {
-    let is_bad = |c: char| c.is_control() && c != '\n';
-    if !value.contains(is_bad) {
+    // The second block of control characters begins with this byte in UTF-8.
+    let may_be_bad = |byte: u8| byte < 0x20 || byte == 0x7f || byte == 0xc2;
+    if !value.bytes().any(may_be_bad) {
         return value.clone();
     }
+    let is_bad = |c: char| c.is_control() && c != '\n';
     value.replace(is_bad, "\u{fffd}").into()
 }
 
 /// The series of one family, never more than its budget.
 pub struct SeriesMap {
-    labels: &'static [&'static str],
+    vocabularies: Box<[Vocabulary]>,
     series: HashMap<Box<[Name]>, Cell>,
     max: usize,
     folded: u64,
@@ -140,7 +142,7 @@ impl SeriesMap {
     /// A family without series.
     pub fn new(labels: &'static [&'static str], limits: &LabelLimits) -> SeriesMap {
         SeriesMap {
-            labels,
+            vocabularies: labels.iter().map(|label| vocabulary(label)).collect(),
             series: HashMap::new(),
             max: limits.max_series_per_family.max(1),
             folded: 0,
@@ -167,10 +169,10 @@ impl SeriesMap {
 
     fn place(&self, values: &[Name], admission: &mut Admission) -> Box<[Name]> {
         let mut place: Box<[Name]> = self
-            .labels
+            .vocabularies
             .iter()
             .zip(values)
-            .map(|(label, value)| admission.admit(label, value))
+            .map(|(vocabulary, value)| admission.admit(*vocabulary, value))
             .collect();
         // The last places are kept for series in which more is folded, the very last for the one in
         // which everything is: there is always somewhere to count.
@@ -179,7 +181,7 @@ impl SeriesMap {
             return place;
         }
         let can_fold = |place: &[Name], at: usize| {
-            vocabulary(self.labels[at]) != Vocabulary::Closed && !place[at].is_empty()
+            self.vocabularies[at] != Vocabulary::Closed && !place[at].is_empty()
         };
         for at in (0..place.len()).rev() {
             if !can_fold(&place, at) {
@@ -344,7 +346,7 @@ mod tests {
     fn control_characters_are_replaced_and_line_feeds_stay() {
         let mut admission = Admission::new(&LabelLimits::default());
         let value = Name::from("a\0b\x07c\r\n\u{85}\"\\");
-        let shown = admission.admit("agent", &value);
+        let shown = admission.admit(vocabulary("agent"), &value);
         assert_eq!(&*shown, "a\u{fffd}b\u{fffd}c\u{fffd}\n\u{fffd}\"\\");
     }
 
@@ -387,8 +389,14 @@ mod tests {
     fn a_model_is_the_same_in_every_family() {
         let mut admission = Admission::new(&limits(1, 10, &[]));
         let (one, two) = (Name::from("one"), Name::from("two"));
-        assert_eq!(admission.admit("model", &one), one);
-        assert_eq!(admission.admit("gen_ai_response_model", &one), one);
-        assert_eq!(&*admission.admit("gen_ai_response_model", &two), OTHER);
+        assert_eq!(admission.admit(vocabulary("model"), &one), one);
+        assert_eq!(
+            admission.admit(vocabulary("gen_ai_response_model"), &one),
+            one
+        );
+        assert_eq!(
+            &*admission.admit(vocabulary("gen_ai_response_model"), &two),
+            OTHER
+        );
     }
 }

@@ -254,8 +254,9 @@ impl State {
             return Vec::new();
         };
         let mut open: BTreeMap<Name, u64> = BTreeMap::new();
+        let apps = label::vocabulary("app");
         for (app, count) in &snapshot.invocations_open {
-            *open.entry(self.admission.admit("app", app)).or_insert(0) += count;
+            *open.entry(self.admission.admit(apps, app)).or_insert(0) += count;
         }
         open.into_iter()
             .map(|(app, count)| (vec![app], Cell::Gauge(count as f64)))

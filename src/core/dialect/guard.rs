@@ -80,7 +80,7 @@ pub(super) fn decision<'p>(wire: &mut LifecycleWire<'p>) -> Decision<'p> {
 }
 
 /// The mapping of events.md §2.2, whatever the case of the word.
-pub(super) fn decision_word(word: &str) -> Option<DecisionWord> {
+pub(crate) fn decision_word(word: &str) -> Option<DecisionWord> {
     const MAPPING: [(DecisionWord, &[&str]); 5] = [
         (DecisionWord::Allow, &["allow", "pass", "ok"]),
         (DecisionWord::Deny, &["deny", "block", "blocked", "refuse"]),

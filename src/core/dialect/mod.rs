@@ -12,7 +12,7 @@ mod adk;
 mod content;
 mod custom;
 mod envelope;
-mod guard;
+pub(crate) mod guard;
 mod instant;
 mod lifecycle;
 #[cfg(test)]

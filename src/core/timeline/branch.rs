@@ -28,8 +28,16 @@ pub fn parts(path: &str) -> Vec<&str> {
             starts.push(at + 1);
         }
     }
-    let ends = starts.iter().skip(1).map(|start| start - 1).chain([path.len()]);
-    starts.iter().zip(ends).map(|(start, end)| &path[*start..end]).collect()
+    let ends = starts
+        .iter()
+        .skip(1)
+        .map(|start| start - 1)
+        .chain([path.len()]);
+    starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| &path[*start..end])
+        .collect()
 }
 
 /// The path one level up; `""` for a part of the root, `None` for the root itself.
@@ -73,7 +81,10 @@ mod tests {
     fn paths_split_at_dots_but_not_inside_ids() {
         assert_eq!(parts("fan.alpha"), ["fan", "alpha"]);
         assert_eq!(parts("mapper@3"), ["mapper@3"]);
-        assert_eq!(parts("tool@1.5e.next"), ["tool@1.5e.next".split(".next").next().unwrap(), "next"]);
+        assert_eq!(
+            parts("tool@1.5e.next"),
+            ["tool@1.5e.next".split(".next").next().unwrap(), "next"]
+        );
         assert_eq!(parent("outer.inner.inner.x"), Some("outer.inner.inner"));
         assert_eq!(parent("fan"), Some(""));
         assert_eq!(parent(""), None);
@@ -90,6 +101,9 @@ mod tests {
     #[test]
     fn overlapping_spans_count_once() {
         let t = EventTime;
-        assert_eq!(covered(vec![(t(0), t(10)), (t(5), t(12)), (t(20), t(21))]), Nanos(13));
+        assert_eq!(
+            covered(vec![(t(0), t(10)), (t(5), t(12)), (t(20), t(21))]),
+            Nanos(13)
+        );
     }
 }

@@ -3,24 +3,35 @@
 //! Counted is what a fact says now less the most ever counted for it, if positive, on the series chosen at its first
 //! count; each fall goes by its amount to `tachograph_corrections_total` (facts.md §5).
 
+use crate::core::event::ServedBy;
 use crate::core::fact::{
     AgentRunFact, AgentRunStatus, CallStatus, Executed, ModelCallFact, Table, ToolCallFact,
     ToolStatus,
 };
-use crate::core::event::ServedBy;
 use crate::core::sample::{Family, Move, Sample};
 use crate::core::usage::TokenUsage;
 use crate::core::{Name, Nanos};
 use std::sync::Arc;
 
 /// Token classes of `tachograph_tokens_total`, disjoint.
-pub const TOKEN_CLASSES: [&str; 6] =
-    ["input_uncached", "cache_read", "cache_write", "tool_use_input", "answer", "reasoning"];
+pub const TOKEN_CLASSES: [&str; 6] = [
+    "input_uncached",
+    "cache_read",
+    "cache_write",
+    "tool_use_input",
+    "answer",
+    "reasoning",
+];
 
 /// A sample of a counter or histogram.
 pub fn sample(family: Family, labels: Vec<Name>, change: Move) -> Sample {
     debug_assert_eq!(labels.len(), family.labels().len());
-    Sample { family, labels: labels.into_boxed_slice(), change, is_replayed: false }
+    Sample {
+        family,
+        labels: labels.into_boxed_slice(),
+        change,
+        is_replayed: false,
+    }
 }
 
 /// A closed word as a label value.
@@ -43,7 +54,11 @@ fn token_classes(usage: &TokenUsage) -> [u64; 6] {
 }
 
 fn correction(app: &Name, field: &'static str, by: u64) -> Sample {
-    sample(Family::Corrections, vec![app.clone(), word(field)], Move::Add(by))
+    sample(
+        Family::Corrections,
+        vec![app.clone(), word(field)],
+        Move::Add(by),
+    )
 }
 
 /// What was counted for one model call.
@@ -67,8 +82,16 @@ struct CallSeries {
 }
 
 impl CountedCall {
-    /// The samples that this version of the call moves.
-    pub fn count(&mut self, app: &Name, tenant: &Name, fact: &ModelCallFact, out: &mut Vec<Sample>) {
+    /// The samples that this version of the call moves. `is_final`: nothing more is expected of its run, so that usage
+    /// which is missing now is missing.
+    pub fn count(
+        &mut self,
+        app: &Name,
+        tenant: &Name,
+        fact: &ModelCallFact,
+        is_final: bool,
+        out: &mut Vec<Sample>,
+    ) {
         let model = fact.model.clone().unwrap_or_else(|| word("unknown"));
         let agent = fact.agent.clone();
         let labels = |model: &Name, agent: &Name| {
@@ -78,15 +101,19 @@ impl CountedCall {
             let mut call_labels = labels(&model, &agent);
             call_labels.extend([word(fact.served_by.as_str()), word(fact.status.as_str())]);
             out.push(sample(Family::ModelCalls, call_labels, Move::Add(1)));
-            self.series = Some(CallSeries { model, agent, status: fact.status });
-            self.count_rest(app, tenant, fact, out);
+            self.series = Some(CallSeries {
+                model,
+                agent,
+                status: fact.status,
+            });
+            self.count_rest(app, tenant, fact, is_final, out);
             return;
         };
         if series.status != fact.status {
             series.status = fact.status;
             out.push(correction(app, "model_call_status", 1));
         }
-        self.count_rest(app, tenant, fact, out);
+        self.count_rest(app, tenant, fact, is_final, out);
     }
 
     fn count_rest(
@@ -94,10 +121,13 @@ impl CountedCall {
         app: &Name,
         tenant: &Name,
         fact: &ModelCallFact,
+        is_final: bool,
         out: &mut Vec<Sample>,
     ) {
-        let Some(series) = self.series.clone() else { return };
-        if fact.is_unmetered && !self.is_unmetered {
+        let Some(series) = self.series.clone() else {
+            return;
+        };
+        if fact.is_unmetered && is_final && !self.is_unmetered {
             self.is_unmetered = true;
             let reason = word(unmetered_reason(fact));
             let labels = vec![app.clone(), tenant.clone(), series.model.clone(), reason];
@@ -158,25 +188,40 @@ impl CountedCall {
             ]
         };
         let is_embedding = &*fact.operation == "embeddings";
-        if let Some(span) = fact.completion.filter(|_| !self.has_duration && !is_embedding) {
+        if let Some(span) = fact
+            .completion
+            .filter(|_| !self.has_duration && !is_embedding)
+        {
             self.has_duration = true;
             let labels = base(error_type.clone());
             out.push(sample(Family::OperationDuration, labels, observed(span)));
         }
         if let Some(span) = fact.ttfc.filter(|_| !self.has_first_chunk && !is_embedding) {
             self.has_first_chunk = true;
-            out.push(sample(Family::TimeToFirstChunk, base(error_type), observed(span)));
+            out.push(sample(
+                Family::TimeToFirstChunk,
+                base(error_type),
+                observed(span),
+            ));
         }
         if !fact.usage.is_countable() {
             return;
         }
         if let Some(tokens) = fact.usage.input_total.filter(|_| !self.has_input) {
             self.has_input = true;
-            out.push(sample(Family::TokenUsage, base(word("input")), Move::Observe(tokens)));
+            out.push(sample(
+                Family::TokenUsage,
+                base(word("input")),
+                Move::Observe(tokens),
+            ));
         }
         if let Some(tokens) = fact.usage.output_total.filter(|_| !self.has_output) {
             self.has_output = true;
-            out.push(sample(Family::TokenUsage, base(word("output")), Move::Observe(tokens)));
+            out.push(sample(
+                Family::TokenUsage,
+                base(word("output")),
+                Move::Observe(tokens),
+            ));
         }
     }
 }
@@ -218,11 +263,19 @@ pub struct CountedTool {
 impl CountedTool {
     /// The samples that this version of the tool call moves.
     pub fn count(&mut self, app: &Name, tenant: &Name, fact: &ToolCallFact, out: &mut Vec<Sample>) {
-        let tool = if fact.is_invented { word("other") } else { fact.tool.clone() };
+        let tool = if fact.is_invented {
+            word("other")
+        } else {
+            fact.tool.clone()
+        };
         match self.status {
             None => {
-                let labels =
-                    vec![app.clone(), tenant.clone(), tool.clone(), word(fact.status.as_str())];
+                let labels = vec![
+                    app.clone(),
+                    tenant.clone(),
+                    tool.clone(),
+                    word(fact.status.as_str()),
+                ];
                 out.push(sample(Family::ToolCalls, labels, Move::Add(1)));
             }
             Some(status) if status != fact.status => {
@@ -248,7 +301,9 @@ impl CountedTool {
 
 /// What was counted for one agent run: its duration, once.
 pub fn agent_run(is_observed: &mut bool, app: &Name, fact: &AgentRunFact, out: &mut Vec<Sample>) {
-    let Some(span) = fact.duration.filter(|_| !*is_observed) else { return };
+    let Some(span) = fact.duration.filter(|_| !*is_observed) else {
+        return;
+    };
     *is_observed = true;
     let error_type = match fact.status {
         AgentRunStatus::Error => fact.error_code.clone().unwrap_or_else(|| word("unknown")),

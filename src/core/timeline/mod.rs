@@ -1,13 +1,50 @@
-//! Events to facts, one partition at a time: placeholder signatures until the timelines land.
+//! Events to facts, one partition at a time: which segment an event belongs to, and how long a segment is held.
+//!
+//! Timelines know no batches and no rows. Whether a fact is exported or counted again is the pipeline's business: what
+//! follows from the evidence is derived on every replay alike.
 
-use super::event::RuntimeEvent;
-use super::fact::Fact;
+mod apply;
+pub mod branch;
+mod counting;
+mod export;
+mod guardrail;
+mod guardrail_records;
+mod invocation;
+mod model_call;
+mod model_records;
+mod names;
+mod native;
+mod recovery;
+mod redelivery;
+mod route;
+mod row;
+mod stamp;
+mod tool_call;
+mod tool_records;
+
+pub use row::RULES_REVISION;
+
+use super::event::{EventKind, RuntimeEvent};
+use super::fact::{AnomalyKind, Basis, Fact, ParentLink};
 use super::ledger::Cause;
 use super::pipeline::Settings;
 use super::sample::Sample;
+use super::time;
 use super::{LogSource, LogTime, Name, Offset};
-use std::collections::BTreeMap;
+use export::View;
+use invocation::{Context, Segment};
+use names::Names;
+use route::Route;
+use stamp::Stamp;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Event times before 2015 are no times of agents (events.md §3). Nanoseconds since 1970.
+const EARLIEST_EVENT_NS: i64 = 1_420_070_400_000_000_000;
+/// An event time may run ahead of the broker by this much (events.md §3).
+const AHEAD_MAX_NS: i64 = 86_400_000_000_000;
+/// An event time that lies further behind its append is flagged (rules.md §1).
+const BEHIND_MAX_NS: i64 = 86_400_000_000_000;
 
 /// What the timelines made of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,50 +76,549 @@ pub struct Derived {
     pub limit: Option<&'static str>,
 }
 
+/// A segment's number within its partition's timelines; never leaves the process.
+type Slot = u64;
+
 /// The held segments of one partition.
 #[derive(Debug)]
 pub struct Timelines {
+    source: LogSource,
+    settings: Arc<Settings>,
+    names: Names,
+    segments: BTreeMap<Slot, Segment>,
+    by_invocation: BTreeMap<Name, Vec<Slot>>,
+    /// When each segment may be released at the earliest; looked at again when the time has come.
+    deadlines: BTreeSet<(LogTime, Slot)>,
+    /// First evidence of each segment, oldest first.
+    evidence: BTreeSet<(Offset, Slot)>,
+    /// Open tool executions by tool, for parent links inferred from time.
+    open_tools: BTreeMap<Name, BTreeMap<Slot, u32>>,
     open_by_app: BTreeMap<Name, u64>,
+    slot_next: Slot,
 }
 
 impl Timelines {
     /// A partition with nothing held.
-    pub fn new(_source: LogSource, _settings: Arc<Settings>) -> Timelines {
+    pub fn new(source: LogSource, settings: Arc<Settings>) -> Timelines {
+        let limits = &settings.limits;
+        let names = Names::new(limits.names_interned_max, limits.id_bytes_max);
         Timelines {
+            source,
+            names,
+            settings,
+            segments: BTreeMap::new(),
+            by_invocation: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            evidence: BTreeSet::new(),
+            open_tools: BTreeMap::new(),
             open_by_app: BTreeMap::new(),
+            slot_next: 0,
         }
     }
-    /// Takes one event in.
+
+    /// Takes one event in. What follows from it is appended to `out`.
     pub fn apply(
         &mut self,
-        _event: &RuntimeEvent<'_>,
-        _at: RecordAt,
-        _out: &mut Vec<Derived>,
+        event: &RuntimeEvent<'_>,
+        at: RecordAt,
+        out: &mut Vec<Derived>,
     ) -> Applied {
-        Applied::Ignored
+        match &event.kind {
+            EventKind::Unknown => return Applied::Ignored,
+            EventKind::EmitterGap { dropped, .. } => return self.gap(event, *dropped, at, out),
+            _ => {}
+        }
+        let Some(invocation) = event.invocation_id.as_deref() else {
+            return Applied::Ignored;
+        };
+        let stamp = self.stamp(event, at);
+        let route = self.route(event, invocation, stamp);
+        let key = redelivery::keys(event, stamp);
+        if self.is_redelivery(invocation, &key, &route) {
+            self.refresh(&route, at);
+            return Applied::Duplicate;
+        }
+        let slot = match route {
+            Route::Joins(slot) => slot,
+            Route::Opens { after, is_split } => {
+                if let Some(after) = after {
+                    self.supersede(after, at, out);
+                }
+                self.open(event, invocation, stamp, at, is_split)
+            }
+        };
+        self.take(slot, event, stamp, &key, at, out);
+        Applied::Applied
     }
-    /// Log time has reached `log_time`: releases what has been silent for too long.
-    pub fn pass(&mut self, _log_time: LogTime, _out: &mut Vec<Derived>) {}
+
+    /// Log time has reached `log_time`: releases what has been silent for too long, in order of their deadlines.
+    pub fn pass(&mut self, log_time: LogTime, out: &mut Vec<Derived>) {
+        while let Some(&(due, slot)) = self.deadlines.first() {
+            if due > log_time {
+                return;
+            }
+            self.deadlines.remove(&(due, slot));
+            let Some(segment) = self.segments.get(&slot) else {
+                continue;
+            };
+            let deadline = self.deadline(segment);
+            if deadline > log_time {
+                self.deadlines.insert((deadline, slot));
+            } else {
+                self.release(slot, Cause::Deadline(deadline), None, out);
+            }
+        }
+    }
+
     /// The record at `offset` was read: releases what lies too far behind, or is too much.
-    pub fn bound(&mut self, _offset: Offset, _out: &mut Vec<Derived>) {}
-    /// First record of the oldest held segment.
-    pub fn held_from(&self) -> Option<Offset> {
-        None
+    pub fn bound(&mut self, offset: Offset, out: &mut Vec<Derived>) {
+        let held_max = self.settings.limits.held_records_max;
+        let open_max = self.settings.limits.segments_open_max;
+        while let Some(&(from, slot)) = self.evidence.first() {
+            let limit = if offset.0 - from.0 >= held_max {
+                "held_records_max"
+            } else if self.segments.len() > open_max {
+                "segments_open_max"
+            } else {
+                return;
+            };
+            self.release(slot, Cause::Record(offset), Some(limit), out);
+        }
     }
+
+    /// First record that held segments need.
+    pub fn held_from(&self) -> Option<Offset> {
+        self.evidence.first().map(|(offset, _)| *offset)
+    }
+
     /// Segments in memory.
     pub fn segments_held(&self) -> usize {
-        0
+        self.segments.len()
     }
+
     /// Invocations in memory and not ended, by app.
     pub fn open_by_app(&self) -> &BTreeMap<Name, u64> {
         &self.open_by_app
     }
-    /// The facts of every held segment as they stand.
+
+    /// The facts of every held segment as they stand, exported or not; releases nothing.
     pub fn held_facts(&self) -> Vec<Fact> {
-        Vec::new()
+        let view = View {
+            limits: &self.settings.limits,
+            source: &self.source,
+        };
+        self.segments
+            .values()
+            .flat_map(|segment| segment.facts(view))
+            .collect()
     }
-    /// Log time at which the record at `offset` was read, as far as it is remembered; else `reached`.
-    pub fn log_time_of(&self, _offset: Offset, reached: LogTime) -> LogTime {
-        reached
+
+    /// When an event happened, by what its clocks allow (events.md §3).
+    fn stamp(&self, event: &RuntimeEvent<'_>, at: RecordAt) -> Stamp {
+        let stand_in = time::stand_in(at.log_time);
+        let is_usable = |time: &super::EventTime| {
+            time.0 >= EARLIEST_EVENT_NS && time.0 <= stand_in.0.saturating_add(AHEAD_MAX_NS)
+        };
+        let usable = event.at.filter(is_usable);
+        let is_native = matches!(event.kind, EventKind::Native(_));
+        Stamp {
+            at: usable.unwrap_or(stand_in),
+            mono_ns: event.mono_ns,
+            instance: 0,
+            is_valid: usable.is_some(),
+            is_arrival: !is_native || self.source.defaults.event_times_are_arrivals,
+        }
+    }
+
+    fn deadline(&self, segment: &Segment) -> LogTime {
+        let limits = &self.settings.limits;
+        let silence = if segment.tools_open > 0 {
+            limits.tool_silence_max.max(limits.silence_max)
+        } else {
+            limits.silence_max
+        };
+        // Released once log time has *passed* the silence, hence the millisecond more.
+        LogTime(segment.last_logged_at.plus(silence).0.saturating_add(1))
+    }
+
+    /// Any record of a segment, also a redelivery, starts its silence anew: whoever re-reads a part of a released
+    /// segment must find the same deadline.
+    fn refresh(&mut self, route: &Route, at: RecordAt) {
+        if let Route::Joins(slot) = route
+            && let Some(segment) = self.segments.get_mut(slot)
+        {
+            segment.last_logged_at = segment.last_logged_at.max(at.log_time);
+        }
+    }
+
+    fn is_redelivery(&self, invocation: &str, keys: &redelivery::Keys, route: &Route) -> bool {
+        let held = self.by_invocation.get(invocation);
+        let joined = match route {
+            Route::Joins(slot) => Some(*slot),
+            Route::Opens { .. } => None,
+        };
+        held.into_iter()
+            .flatten()
+            .filter_map(|slot| {
+                let same_identity = joined.is_none_or(|joined| self.same_identity(joined, *slot));
+                self.segments.get(slot).filter(|_| same_identity)
+            })
+            .any(|segment| keys.are_in(&segment.seen))
+    }
+
+    fn same_identity(&self, a: Slot, b: Slot) -> bool {
+        match (self.segments.get(&a), self.segments.get(&b)) {
+            (Some(a), Some(b)) => a.tenant == b.tenant && a.app == b.app,
+            _ => false,
+        }
+    }
+
+    /// Opens a segment for the record that could not join one.
+    fn open(
+        &mut self,
+        event: &RuntimeEvent<'_>,
+        invocation: &str,
+        stamp: Stamp,
+        at: RecordAt,
+        is_split: bool,
+    ) -> Slot {
+        let slot = self.slot_next;
+        self.slot_next += 1;
+        let is_start = matches!(event.kind, EventKind::RunStart { .. });
+        let has_siblings = self.by_invocation.contains_key(invocation);
+        let is_old = stamp.is_valid
+            && time::lateness(stamp.at, at.log_time).0
+                > self
+                    .settings
+                    .limits
+                    .silence_max
+                    .as_nanos()
+                    .min(i64::MAX as u128) as i64;
+        let opener = route::Opener {
+            is_headless: !is_start && !has_siblings && is_old,
+            is_split,
+            at,
+            stamp,
+        };
+        let segment = Segment::open(event, invocation, opener, &mut self.names);
+        let id = segment.invocation_id.clone();
+        self.by_invocation.entry(id).or_default().push(slot);
+        self.evidence.insert((at.offset, slot));
+        self.deadlines.insert((self.deadline(&segment), slot));
+        self.segments.insert(slot, segment);
+        slot
+    }
+
+    /// A further run of the invocation begins: what had not ended ends (facts.md §8.1).
+    fn supersede(&mut self, slot: Slot, at: RecordAt, out: &mut Vec<Derived>) {
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return;
+        };
+        if segment.has_ended() {
+            return;
+        }
+        segment.is_superseded = true;
+        segment.settle_calls(None);
+        segment.touch_all();
+        self.flush(slot, Cause::Record(at.offset), at.offset, None, out);
+    }
+
+    fn take(
+        &mut self,
+        slot: Slot,
+        event: &RuntimeEvent<'_>,
+        stamp: Stamp,
+        keys: &redelivery::Keys,
+        at: RecordAt,
+        out: &mut Vec<Derived>,
+    ) {
+        let is_first_start = matches!(event.kind, EventKind::RunStart { .. });
+        if is_first_start && event.parent.is_none() {
+            self.infer_parent(slot, stamp);
+        }
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return;
+        };
+        segment.last_logged_at = segment.last_logged_at.max(at.log_time);
+        keys.remember(&mut segment.seen);
+        let mut cx = Context {
+            names: &mut self.names,
+            limits: &self.settings.limits,
+            defaults: &self.source.defaults,
+            offset: at.offset,
+            samples: Vec::new(),
+        };
+        let instance = segment.instance(event.emitter_instance.as_deref(), cx.names);
+        let stamp = Stamp { instance, ..stamp };
+        segment.note_envelope(event, stamp, &mut cx);
+        if stamp.is_valid && time::lateness(stamp.at, at.log_time).0 > BEHIND_MAX_NS {
+            segment
+                .flags
+                .insert(super::fact::Flag::EventTimeFarFromAppend);
+        }
+        segment.apply(event, stamp, &mut cx);
+        if segment.is_over() {
+            segment.close_denied_starts(&mut cx);
+        }
+        let samples = if segment.is_headless {
+            Vec::new()
+        } else {
+            cx.samples
+        };
+        if !samples.is_empty() {
+            let evidence_from = segment.evidence_from;
+            let cause = Cause::Record(at.offset);
+            out.push(Derived {
+                fact: None,
+                samples,
+                evidence_from,
+                cause,
+                is_late: false,
+                limit: None,
+            });
+        }
+        self.note_tools(slot);
+        self.flush(slot, Cause::Record(at.offset), at.offset, None, out);
+    }
+
+    /// A child's run.start that lies in exactly one open tool call of the tenant whose tool is the child's app or root
+    /// agent (rules.md §6); fixed when the child opens.
+    fn infer_parent(&mut self, slot: Slot, stamp: Stamp) {
+        let Some(child) = self.segments.get(&slot) else {
+            return;
+        };
+        if child.parent.is_some() || child.records > 0 {
+            return;
+        }
+        let app = child.app.clone();
+        let names = [app, child.root_agent.clone()];
+        let mut found = None;
+        let mut is_single = true;
+        for name in names.iter().flatten() {
+            for candidate in self
+                .open_tools
+                .get(name)
+                .into_iter()
+                .flat_map(|by| by.keys())
+            {
+                let Some(parent) = self.segments.get(candidate) else {
+                    continue;
+                };
+                let fits = *candidate != slot && parent.tenant == child.tenant;
+                for tool in parent
+                    .tools
+                    .iter()
+                    .filter(|t| fits && t.is_open() && t.tool == *name)
+                {
+                    let contains = tool.started_at().is_some_and(|at| !stamp.is_before(at));
+                    let is_same = found.as_ref().is_some_and(|(other, id): &(Slot, _)| {
+                        other == candidate && *id == tool.call_id
+                    });
+                    if contains && !is_same {
+                        is_single &= found.is_none();
+                        found = Some((*candidate, tool.call_id.clone()));
+                    }
+                }
+            }
+        }
+        let Some((parent_slot, call_id)) = found.filter(|_| is_single) else {
+            return;
+        };
+        let Some(parent) = self.segments.get(&parent_slot) else {
+            return;
+        };
+        let link = ParentLink {
+            invocation_id: Some(parent.invocation_id.clone()),
+            run_id: parent.run_id.clone(),
+            call_id,
+            basis: Basis::Inferred,
+        };
+        let parent_from = parent.evidence_from;
+        let Some(child) = self.segments.get_mut(&slot) else {
+            return;
+        };
+        child.parent = Some(link);
+        if parent_from < child.evidence_from {
+            self.evidence.remove(&(child.evidence_from, slot));
+            child.evidence_from = parent_from;
+            self.evidence.insert((parent_from, slot));
+        }
+    }
+
+    /// Keeps the table of open tools in step with the segment.
+    fn note_tools(&mut self, slot: Slot) {
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return;
+        };
+        for (tool, is_open) in std::mem::take(&mut segment.tool_changes) {
+            let by_slot = self.open_tools.entry(tool.clone()).or_default();
+            if is_open {
+                *by_slot.entry(slot).or_insert(0) += 1;
+            } else if let Some(count) = by_slot.get_mut(&slot) {
+                *count -= 1;
+                if *count == 0 {
+                    by_slot.remove(&slot);
+                }
+            }
+            if by_slot.is_empty() {
+                self.open_tools.remove(&tool);
+            }
+        }
+    }
+
+    /// `emitter.gap`: speaks for the session's held runs, else for those of its emitter instance (events.md §2.2).
+    fn gap(
+        &mut self,
+        event: &RuntimeEvent<'_>,
+        dropped: Option<u64>,
+        at: RecordAt,
+        out: &mut Vec<Derived>,
+    ) -> Applied {
+        let session = event.session_id.as_deref();
+        let instance = event.emitter_instance.as_deref();
+        let stamp = self.stamp(event, at);
+        let speaks_for = |segment: &Segment| match session {
+            Some(session) => segment.session_id.as_deref() == Some(session),
+            None => instance.is_some_and(|i| segment.instances.iter().any(|known| &**known == i)),
+        };
+        let slots: Vec<Slot> = self
+            .segments
+            .iter()
+            .filter(|(_, segment)| speaks_for(segment))
+            .map(|(slot, _)| *slot)
+            .collect();
+        for slot in &slots {
+            let Some(segment) = self.segments.get_mut(slot) else {
+                continue;
+            };
+            segment.has_gap = true;
+            segment.row.speak(at.offset);
+            segment.last_logged_at = segment.last_logged_at.max(at.log_time);
+            let empty = self.names.empty();
+            let about = format!("emitter/{}", instance.unwrap_or(""));
+            let kind = AnomalyKind::ProducerGap;
+            let mut seen = segment.anomaly_at(kind, about, (&empty, &empty), stamp, at.offset);
+            seen.count = dropped;
+            segment.anomaly(seen);
+            if segment.is_over() {
+                segment.touch_all();
+            }
+            self.flush(*slot, Cause::Record(at.offset), at.offset, None, out);
+        }
+        if slots.is_empty() {
+            Applied::Ignored
+        } else {
+            Applied::Applied
+        }
+    }
+
+    fn release(
+        &mut self,
+        slot: Slot,
+        cause: Cause,
+        limit: Option<&'static str>,
+        out: &mut Vec<Derived>,
+    ) {
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return;
+        };
+        segment.is_released = true;
+        segment.speak_release();
+        let mut cx = Context {
+            names: &mut self.names,
+            limits: &self.settings.limits,
+            defaults: &self.source.defaults,
+            offset: segment.row.last,
+            samples: Vec::new(),
+        };
+        segment.settle_calls(None);
+        segment.close_denied_starts(&mut cx);
+        segment.touch_all();
+        let last = segment.row.last;
+        if limit.is_some() {
+            let empty = self.names.empty();
+            let (stamp, kind) = (segment.last, AnomalyKind::LimitReached);
+            let about = "invocation".to_owned();
+            let mut seen = segment.anomaly_at(kind, about, (&empty, &empty), stamp, last);
+            seen.detail = limit.map(Name::from);
+            segment.anomaly(seen);
+        }
+        self.flush(slot, cause, last, limit, out);
+        self.forget(slot);
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        let Some(segment) = self.segments.remove(&slot) else {
+            return;
+        };
+        self.evidence.remove(&(segment.evidence_from, slot));
+        if let Some(slots) = self.by_invocation.get_mut(&segment.invocation_id) {
+            slots.retain(|known| *known != slot);
+            if slots.is_empty() {
+                self.by_invocation.remove(&segment.invocation_id);
+            }
+        }
+        for tool in segment.tools.iter().filter(|tool| tool.was_open) {
+            if let Some(by_slot) = self.open_tools.get_mut(&tool.tool) {
+                by_slot.remove(&slot);
+                if by_slot.is_empty() {
+                    self.open_tools.remove(&tool.tool);
+                }
+            }
+        }
+        self.count_open(segment.open_app, None);
+    }
+
+    fn count_open(&mut self, from: Option<Name>, to: Option<Name>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from
+            && let Some(count) = self.open_by_app.get_mut(&from)
+        {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(to) = to {
+            *self.open_by_app.entry(to).or_insert(0) += 1;
+        }
+    }
+
+    /// Exports what changed in one segment.
+    fn flush(
+        &mut self,
+        slot: Slot,
+        cause: Cause,
+        offset: Offset,
+        limit: Option<&'static str>,
+        out: &mut Vec<Derived>,
+    ) {
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return;
+        };
+        let view = View {
+            limits: &self.settings.limits,
+            source: &self.source,
+        };
+        let ready = segment.flush(offset, view);
+        let (evidence_from, is_late) = (segment.evidence_from, segment.is_headless);
+        let is_open = !segment.is_over();
+        let before = segment.open_app.clone();
+        let after = is_open.then(|| segment.app_name(&self.source.defaults));
+        segment.open_app = after.clone();
+        let mut limit = limit;
+        for item in ready {
+            let fact = item.fact.map(Box::new);
+            let samples = item.samples;
+            let limit = limit.take();
+            out.push(Derived {
+                fact,
+                samples,
+                evidence_from,
+                cause,
+                is_late,
+                limit,
+            });
+        }
+        self.count_open(before, after);
     }
 }

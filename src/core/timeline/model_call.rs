@@ -123,6 +123,8 @@ pub struct NativeSide {
     /// Seen with a partial, or with an explicit `partial: false` not of Go v1.
     pub is_stream: bool,
     pub is_closed: bool,
+    /// Its turn is complete: not even a late usage report belongs to it.
+    pub is_turn_over: bool,
     pub usage: Option<UsageReport>,
     /// The newest report came on a partial.
     pub usage_on_partial: bool,
@@ -146,7 +148,7 @@ pub struct ModelCall {
     pub branch: Name,
     pub agent: Name,
     pub node_path: Option<Name>,
-    pub agent_run: usize,
+    pub agent_run: Option<usize>,
     pub order: u32,
     pub attempts: Vec<Attempt>,
     pub native: Option<NativeSide>,
@@ -209,7 +211,7 @@ impl ModelCall {
             branch,
             agent,
             node_path: None,
-            agent_run: 0,
+            agent_run: None,
             order: 0,
             attempts: Vec::new(),
             native: None,
@@ -253,7 +255,10 @@ impl ModelCall {
 
     /// `model.start`: a further start after a failure, or another number, begins a further attempt.
     pub fn start(&mut self, number: Option<u32>, at: Stamp) {
-        let has_failed = self.attempts.last().is_some_and(|last| last.error.is_some());
+        let has_failed = self
+            .attempts
+            .last()
+            .is_some_and(|last| last.error.is_some());
         let number = match number {
             None if has_failed => self.attempts.last().map(|last| last.number + 1),
             number => number,
@@ -286,8 +291,13 @@ impl ModelCall {
 
     /// True where an answer of the model was seen, by record or event.
     pub fn has_response(&self) -> bool {
-        self.attempts.iter().any(|a| a.chunks > 0 || a.end.is_some())
-            || self.native.as_ref().is_some_and(|n| n.partials + n.non_partials > 0)
+        self.attempts
+            .iter()
+            .any(|a| a.chunks > 0 || a.end.is_some())
+            || self
+                .native
+                .as_ref()
+                .is_some_and(|n| n.partials + n.non_partials > 0)
     }
 
     /// True where every record of the call so far is a start.
@@ -298,7 +308,10 @@ impl ModelCall {
     /// True where the call has evidence of its end.
     pub fn has_ended(&self) -> bool {
         self.served_by.is_some()
-            || self.attempts.last().is_some_and(|a| a.end.is_some() || a.error.is_some())
+            || self
+                .attempts
+                .last()
+                .is_some_and(|a| a.end.is_some() || a.error.is_some())
             || self.native.as_ref().is_some_and(|n| n.non_partials > 0)
     }
 
@@ -332,7 +345,10 @@ impl ModelCall {
         let finish_blocks = self.finish_reason.as_deref().is_some_and(is_block_word);
         let error_blocks = self.response_error.as_deref().is_some_and(is_block_word);
         if finish_blocks || error_blocks {
-            let code = self.response_error.clone().or_else(|| self.finish_reason.clone());
+            let code = self
+                .response_error
+                .clone()
+                .or_else(|| self.finish_reason.clone());
             return (CallStatus::Blocked, code);
         }
         let last = self.attempts.last();
@@ -341,14 +357,22 @@ impl ModelCall {
             && !ended
         {
             let cancelled = failure.is_cancelled;
-            let status = if cancelled { CallStatus::Cancelled } else { CallStatus::Error };
+            let status = if cancelled {
+                CallStatus::Cancelled
+            } else {
+                CallStatus::Error
+            };
             return (status, Some(failure.code.clone()));
         }
         let failed_word = self
             .finish_reason
             .clone()
             .filter(|word| ERROR_WORDS.contains(&&**word))
-            .or_else(|| self.response_error.clone().filter(|code| !is_fine_code(code)));
+            .or_else(|| {
+                self.response_error
+                    .clone()
+                    .filter(|code| !is_fine_code(code))
+            });
         if let Some(code) = failed_word {
             return (CallStatus::Error, Some(code));
         }
@@ -370,7 +394,10 @@ impl ModelCall {
     /// True where content had been seen before the last evidence.
     pub fn has_delivered_content(&self) -> bool {
         self.attempts.iter().any(Attempt::had_content)
-            || self.native.as_ref().is_some_and(|n| n.first_content.is_some())
+            || self
+                .native
+                .as_ref()
+                .is_some_and(|n| n.first_content.is_some())
     }
 
     /// Usage of the call, from one source (rules.md §3, §4).
@@ -413,7 +440,9 @@ impl ModelCall {
     ) -> Option<TokenUsage> {
         let mut sum: Option<TokenUsage> = None;
         for attempt in &self.attempts {
-            let Some(report) = &attempt.usage else { continue };
+            let Some(report) = &attempt.usage else {
+                continue;
+            };
             let had_content = attempt.had_content() || attempt.end.is_some();
             let mut usage = report.normalise(&self.usage_context(runtime, had_content, run));
             if attempt.end.is_none() && usage.state == UsageState::Reported {
@@ -456,7 +485,10 @@ impl ModelCall {
     ) -> UsageContext<'a> {
         UsageContext {
             provider: self.provider.as_deref(),
-            model: self.response_model.as_deref().or(self.requested_model.as_deref()),
+            model: self
+                .response_model
+                .as_deref()
+                .or(self.requested_model.as_deref()),
             runtime,
             is_span: false,
             had_content,
@@ -472,7 +504,10 @@ impl ModelCall {
 
     /// True where the call streamed, as far as anything tells.
     pub fn is_streaming(&self) -> Option<bool> {
-        let streamed = self.attempts.iter().any(|a| a.chunks > 0 || a.declared_first.is_some())
+        let streamed = self
+            .attempts
+            .iter()
+            .any(|a| a.chunks > 0 || a.declared_first.is_some())
             || self.chunks_declared.is_some_and(|chunks| chunks > 0)
             || self.native.as_ref().is_some_and(|n| n.partials > 0);
         self.streaming.or(streamed.then_some(true))
@@ -493,23 +528,27 @@ impl ModelCall {
         let end = match (last.end, &last.error) {
             (Some(end), _) => Some(last.declared_last.unwrap_or(end)),
             (None, Some(failure)) => Some(failure.at),
-            (None, None) => {
-                native.filter(|n| n.non_partials > 0).and_then(|n| n.last_content.or(n.last))
-            }
+            (None, None) => native
+                .filter(|n| n.non_partials > 0)
+                .and_then(|n| n.last_content.or(n.last)),
         };
         let observed = if last.declared_start.is_some() {
             last.declared_first.or(last.first_content)
         } else {
             last.first_content.or(last.declared_first)
         };
-        let first = observed.or(native.filter(|n| n.partials > 0).and_then(|n| n.first_content));
+        let first = observed.or(native
+            .filter(|n| n.partials > 0)
+            .and_then(|n| n.first_content));
         (last.request(), first, end)
     }
 
     /// Latencies of the served attempt (facts.md §4, rules.md §5).
     pub fn latencies(&self, run: RunView) -> Latencies {
         let mut out = Latencies::default();
-        let (Some(start), first, end) = self.instants() else { return out };
+        let (Some(start), first, end) = self.instants() else {
+            return out;
+        };
         let (status, _) = self.status(run);
         let has_end = !matches!(status, CallStatus::Cancelled | CallStatus::Incomplete);
         let from_native_only = self.attempts.is_empty();
@@ -536,8 +575,9 @@ impl ModelCall {
                 }
                 Some(span)
             });
-            out.ttft_visible =
-                visible.filter(is_possible).and_then(|at| checked(at, start, &mut out));
+            out.ttft_visible = visible
+                .filter(is_possible)
+                .and_then(|at| checked(at, start, &mut out));
         }
         if let (Some(end), Some(begun)) = (end, self.attempts.first().and_then(Attempt::request)) {
             out.total_with_retries = checked(end, begun, &mut out);

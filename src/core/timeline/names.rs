@@ -18,7 +18,13 @@ pub struct Names {
 impl Names {
     /// A table of at most `max` names of at most `bytes_max` bytes.
     pub fn new(max: usize, bytes_max: usize) -> Names {
-        Names { known: BTreeSet::new(), max, bytes_max, empty: Arc::from(""), cut: 0 }
+        Names {
+            known: BTreeSet::new(),
+            max,
+            bytes_max,
+            empty: Arc::from(""),
+            cut: 0,
+        }
     }
 
     /// The shared name of `text`, cut to the limit. Beyond the table's bound it is not shared.
@@ -39,7 +45,8 @@ impl Names {
 
     /// The shared name of an optional text; the empty text is none.
     pub fn optional(&mut self, text: Option<&str>) -> Option<Name> {
-        text.filter(|text| !text.is_empty()).map(|text| self.name(text))
+        text.filter(|text| !text.is_empty())
+            .map(|text| self.name(text))
     }
 
     /// An id: cut to the limit, not shared.

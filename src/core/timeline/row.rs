@@ -26,7 +26,13 @@ pub struct RowState {
 impl RowState {
     /// A row whose first evidence is the record at `offset`.
     pub fn new(offset: Offset) -> RowState {
-        RowState { first: offset, last: offset, evidence: 0, evidence_exported: 0, exported: None }
+        RowState {
+            first: offset,
+            last: offset,
+            evidence: 0,
+            evidence_exported: 0,
+            exported: None,
+        }
     }
 
     /// The record at `offset` speaks for the row.

@@ -20,7 +20,15 @@ pub struct Stamp {
 impl Stamp {
     /// An instant that a record of the same emitter declares besides its own.
     pub fn declared(self, at: EventTime) -> Stamp {
-        if at == self.at { self } else { Stamp { at, mono_ns: None, ..self } }
+        if at == self.at {
+            self
+        } else {
+            Stamp {
+                at,
+                mono_ns: None,
+                ..self
+            }
+        }
     }
 
     /// The span between two instants: monotonic clocks first, wall clocks of one emitter second, across hosts flagged
@@ -57,10 +65,18 @@ impl Stamp {
 
 /// The earlier of two optional instants; equal ones keep the first.
 pub fn earliest(known: Option<Stamp>, other: Stamp) -> Option<Stamp> {
-    Some(known.filter(|known| !other.is_before(*known)).unwrap_or(other))
+    Some(
+        known
+            .filter(|known| !other.is_before(*known))
+            .unwrap_or(other),
+    )
 }
 
 /// The later of two optional instants; equal ones take the second.
 pub fn latest(known: Option<Stamp>, other: Stamp) -> Option<Stamp> {
-    Some(known.filter(|known| other.is_before(*known)).unwrap_or(other))
+    Some(
+        known
+            .filter(|known| other.is_before(*known))
+            .unwrap_or(other),
+    )
 }

@@ -27,7 +27,7 @@ pub struct ToolCall {
     pub origin: Option<Name>,
     pub agent: Name,
     pub branch: Name,
-    pub agent_run: usize,
+    pub agent_run: Option<usize>,
     /// The model asked for it (a native function call).
     pub asked: Option<Stamp>,
     /// `tool.start`.
@@ -49,6 +49,8 @@ pub struct ToolCall {
     pub is_escalated: bool,
     pub args_hash: u64,
     pub recovered: bool,
+    /// Whether the segment counts it as an open execution.
+    pub was_open: bool,
     pub flags: Flags,
     pub counted: super::counting::CountedTool,
 }
@@ -65,7 +67,7 @@ impl ToolCall {
             origin: None,
             agent,
             branch,
-            agent_run: 0,
+            agent_run: None,
             asked: None,
             start: None,
             start_is_hook: false,
@@ -79,6 +81,7 @@ impl ToolCall {
             is_escalated: false,
             args_hash: 0,
             recovered: false,
+            was_open: false,
             flags: Flags::default(),
             counted: super::counting::CountedTool::default(),
         }
@@ -121,7 +124,11 @@ impl ToolCall {
     pub fn status(&self, paused: bool) -> ToolStatus {
         let Some(answer) = self.last_answer() else {
             let waits = self.long_running || paused;
-            return if waits { ToolStatus::Deferred } else { ToolStatus::Unanswered };
+            return if waits {
+                ToolStatus::Deferred
+            } else {
+                ToolStatus::Unanswered
+            };
         };
         if answer.is_cancelled {
             return ToolStatus::Cancelled;
@@ -197,9 +204,10 @@ impl ToolCall {
     pub fn is_skewed(&self) -> bool {
         let mut flags = Flags::default();
         match (self.start, self.end.as_ref()) {
-            (Some(from), Some(end)) => {
-                end.at.since(from, &mut flags).is_some_and(|span| span.0 < 0)
-            }
+            (Some(from), Some(end)) => end
+                .at
+                .since(from, &mut flags)
+                .is_some_and(|span| span.0 < 0),
             _ => false,
         }
     }

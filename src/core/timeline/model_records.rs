@@ -1,0 +1,506 @@
+//! Model records to model calls: which call a record is about, and what it adds.
+
+use super::apply::{Place, code_of};
+use super::counting;
+use super::invocation::{Context, Item, LocalAnswer, Proof, Segment};
+use super::model_call::{Failure, ModelCall, is_block_word, merge_usage};
+use super::row::RowState;
+use super::stamp::Stamp;
+use crate::core::Name;
+use crate::core::event::{
+    HookOutcome, ModelChunk, ModelEnd, ModelError, ModelStart, RuntimeEvent, ServedBy,
+};
+use crate::core::fact::{AnomalyKind, Basis, Flag};
+use crate::core::usage::{UsageReport, tier_word};
+
+/// Which record of a call asks for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Start,
+    Middle,
+    End,
+}
+
+impl Segment {
+    pub(super) fn model_start(
+        &mut self,
+        said: &ModelStart<'_>,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        self.something_started();
+        let index = self.call_of(said.call_id.as_deref(), Asks::Start, place, cx);
+        self.touch_branch(&place.branch.clone(), place.at, cx.offset, true, cx);
+        let model = cx.names.optional(said.model.as_deref());
+        let call = &mut self.calls[index];
+        call.start(said.attempt, place.at);
+        call.requested_model = model.clone().or_else(|| call.requested_model.take());
+        call.provider = cx
+            .names
+            .optional(said.provider.as_deref())
+            .or(call.provider.take());
+        call.operation = cx
+            .names
+            .optional(said.operation.as_deref())
+            .or(call.operation.take());
+        call.streaming = said.streaming.or(call.streaming);
+        self.note_call(index, event, place, cx);
+        if let Some(model) = model {
+            let (app, tenant) = (self.app_name(cx.defaults), self.tenant_name(cx.defaults));
+            counting::announce(&app, &tenant, &model, &place.agent, &mut cx.samples);
+        }
+    }
+
+    pub(super) fn model_chunk(
+        &mut self,
+        said: &ModelChunk<'_>,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        let index = self.call_of(said.call_id.as_deref(), Asks::Middle, place, cx);
+        let call = &mut self.calls[index];
+        let shrank = call.chunk(said.attempt, said.content, said.usage.as_ref(), place.at);
+        self.note_call(index, event, place, cx);
+        if shrank {
+            self.call_anomaly(index, AnomalyKind::UsageShrank, place.at, cx);
+        }
+    }
+
+    pub(super) fn model_end(
+        &mut self,
+        said: &ModelEnd<'_>,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        let index = self.call_of(said.call_id.as_deref(), Asks::End, place, cx);
+        let served_by = said.served_by.unwrap_or(ServedBy::Model);
+        let call = &mut self.calls[index];
+        call.has_lifecycle = true;
+        if matches!(served_by, ServedBy::Hook | ServedBy::Cache) && !call.has_response() {
+            self.note_call(index, event, place, cx);
+            self.call_answered_locally(index, served_by, said.usage.as_ref(), place, cx);
+            return;
+        }
+        call.served_by = Some(served_by);
+        let attempt = call.attempt(said.attempt);
+        attempt.end = Some(place.at);
+        let declare = |at: crate::core::EventTime| place.at.declared(at);
+        attempt.declared_start = said.started_at.map(declare).or(attempt.declared_start);
+        attempt.declared_first = said.first_chunk_at.map(declare).or(attempt.declared_first);
+        attempt.declared_last = said.last_chunk_at.map(declare).or(attempt.declared_last);
+        let shrank = said
+            .usage
+            .as_ref()
+            .is_some_and(|usage| merge_usage(&mut attempt.usage, usage));
+        call.response_model = cx
+            .names
+            .optional(said.model.as_deref())
+            .or(call.response_model.take());
+        call.provider = cx
+            .names
+            .optional(said.provider.as_deref())
+            .or(call.provider.take());
+        call.operation = cx
+            .names
+            .optional(said.operation.as_deref())
+            .or(call.operation.take());
+        call.finish_reason = cx
+            .names
+            .optional(said.finish_reason.as_deref())
+            .or(call.finish_reason.take());
+        let tier = said.service_tier.as_deref().and_then(tier_word);
+        call.service_tier = cx
+            .names
+            .optional(tier.as_deref())
+            .or(call.service_tier.take());
+        call.chunks_declared = said.chunks.or(call.chunks_declared);
+        call.streaming = said.streaming.or(call.streaming);
+        if let Some(error) = &said.error {
+            call.response_error = code_of(error, cx);
+        }
+        self.note_call(index, event, place, cx);
+        self.note_block(index, place, cx);
+        if shrank {
+            self.call_anomaly(index, AnomalyKind::UsageShrank, place.at, cx);
+        }
+    }
+
+    pub(super) fn model_error(
+        &mut self,
+        said: &ModelError<'_>,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        let index = self.call_of(said.call_id.as_deref(), Asks::End, place, cx);
+        let code = code_of(&said.error, cx).unwrap_or_else(|| cx.names.name("unknown"));
+        let model = cx.names.optional(said.model.as_deref());
+        let call = &mut self.calls[index];
+        call.has_lifecycle = true;
+        call.requested_model = call.requested_model.take().or(model);
+        call.provider = cx
+            .names
+            .optional(said.provider.as_deref())
+            .or(call.provider.take());
+        let attempt = call.attempt(said.attempt);
+        let is_cancelled = said.error.kind.as_deref() == Some("cancelled");
+        attempt.error = Some(Failure {
+            at: place.at,
+            code,
+            is_cancelled,
+        });
+        if let Some(usage) = &said.usage {
+            merge_usage(&mut attempt.usage, usage);
+        }
+        call.recovered |= said.recovered == Some(true);
+        self.note_call(index, event, place, cx);
+    }
+
+    /// The call a record is about: by its call id, else by (branch, agent) and order (events.md §2.2).
+    fn call_of(
+        &mut self,
+        call_id: Option<&str>,
+        asks: Asks,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) -> usize {
+        if let Some(id) = call_id {
+            if let Some(index) = self.calls_by_id.get(id) {
+                return *index;
+            }
+            let native_only = (asks != Asks::Start)
+                .then(|| self.unclaimed_native(place))
+                .flatten();
+            let index = match native_only {
+                Some(index) => index,
+                None => self.new_call(cx.names.id(id), place, cx),
+            };
+            let id = cx.names.id(id);
+            self.calls[index].call_id = Some(id.clone());
+            self.calls_by_id.insert(id, index);
+            return index;
+        }
+        if asks != Asks::Start {
+            let is_candidate = |call: &ModelCall| {
+                call.has_lifecycle
+                    && call.call_id.is_none()
+                    && call.branch == place.branch
+                    && call.agent == place.agent
+                    && call
+                        .attempts
+                        .last()
+                        .is_some_and(|a| a.end.is_none() && a.error.is_none())
+            };
+            let open: Vec<usize> = (0..self.calls.len())
+                .filter(|i| is_candidate(&self.calls[*i]))
+                .collect();
+            if open.len() > 1 {
+                for index in &open {
+                    self.calls[*index].flags.insert(Flag::AmbiguousPairing);
+                    self.touch(Item::Call(*index));
+                }
+            }
+            if let Some(index) = open
+                .first()
+                .copied()
+                .or_else(|| self.unclaimed_native(place))
+            {
+                return index;
+            }
+        }
+        let order = self.calls.len();
+        let key = format!("{}/{}/{}/{order}", self.id, place.branch, place.agent);
+        self.new_call(Name::from(key), place, cx)
+    }
+
+    /// The oldest call of (branch, agent) that only native events told of; a source without branch matches any.
+    fn unclaimed_native(&self, place: &Place) -> Option<usize> {
+        self.calls.iter().position(|call| {
+            !call.has_lifecycle
+                && call.native.is_some()
+                && call.agent == place.agent
+                && (call.branch == place.branch || place.branch.is_empty())
+        })
+    }
+
+    pub(super) fn new_call(&mut self, key: Name, place: &Place, cx: &mut Context<'_>) -> usize {
+        self.agent_goes_on(place);
+        let row = RowState::new(cx.offset);
+        let branch = place.branch.clone();
+        let mut call = ModelCall::new(row, key, branch, place.agent.clone(), place.at);
+        call.node_path = place.node_path.clone();
+        call.order = self.calls.len() as u32;
+        call.agent_run = self.agent_run(&place.branch, &place.agent, place.at, cx.offset, true);
+        self.calls.push(call);
+        self.calls.len() - 1
+    }
+
+    /// Notes what every record of a call says, and that its row may have changed.
+    pub(super) fn note_call(
+        &mut self,
+        index: usize,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        let call = &mut self.calls[index];
+        call.row.speak(cx.offset);
+        call.seen(place.at);
+        call.measured = event.measured.or(call.measured);
+        if call.trace_id.is_none() {
+            call.trace_id = event.trace_id.as_deref().map(|id| cx.names.id(id));
+            call.span_id = event.span_id.as_deref().map(|id| cx.names.id(id));
+        }
+        if !place.at.is_valid {
+            call.flags.insert(Flag::InvalidEventTime);
+        }
+        if call.agent.is_empty() && !place.agent.is_empty() {
+            call.agent = place.agent.clone();
+        }
+        if call.branch.is_empty() && !place.branch.is_empty() {
+            call.branch = place.branch.clone();
+        }
+        if call.attributes.is_empty() && !event.attributes.is_empty() {
+            call.attributes = event
+                .attributes
+                .iter()
+                .take(cx.limits.attributes_max)
+                .map(|(key, value)| (cx.names.name(key), cx.names.name(value)))
+                .collect();
+        }
+        let run = call.agent_run;
+        if let Some(run) = run {
+            let run = &mut self.agents[run];
+            run.last = super::stamp::latest(Some(run.last), place.at).unwrap_or(place.at);
+        }
+        self.touch(Item::Call(index));
+        if let Some(run) = run {
+            self.touch(Item::Agent(run));
+        }
+        self.touch_verdicts();
+    }
+
+    /// What followed may settle an open verdict.
+    pub(super) fn touch_verdicts(&mut self) {
+        for index in 0..self.verdicts.len() {
+            self.touch(Item::Verdict(index));
+        }
+    }
+
+    /// The agent begins another call: what failed before will not be tried again, what was denied has its answer.
+    fn agent_goes_on(&mut self, place: &Place) {
+        let (branch, agent) = (place.branch.clone(), place.agent.clone());
+        for index in 0..self.calls.len() {
+            let call = &self.calls[index];
+            let same = call.branch == branch && call.agent == agent;
+            if same && !call.is_settled && call.attempts.last().is_some_and(|a| a.error.is_some()) {
+                self.calls[index].is_settled = true;
+                self.touch(Item::Call(index));
+            }
+        }
+    }
+
+    /// No further attempt is expected of the calls of an agent (or of all): it ended, or the run did.
+    pub(super) fn settle_calls(&mut self, of: Option<(&Name, &Name)>) {
+        for index in 0..self.calls.len() {
+            let call = &mut self.calls[index];
+            let is_of = of.is_none_or(|(branch, agent)| {
+                call.branch == *branch
+                    && call.agent == *agent
+                    && call.attempts.last().is_some_and(|a| a.error.is_some())
+            });
+            if is_of && !call.is_settled {
+                call.is_settled = true;
+                self.touch(Item::Call(index));
+            }
+        }
+    }
+
+    pub(super) fn call_anomaly(
+        &mut self,
+        index: usize,
+        kind: AnomalyKind,
+        at: Stamp,
+        cx: &mut Context<'_>,
+    ) {
+        let call = &self.calls[index];
+        let about = format!("model_call/{}", call.key);
+        let (branch, agent) = (call.branch.clone(), call.agent.clone());
+        let seen = self.anomaly_at(kind, about, (&branch, &agent), at, cx.offset);
+        self.anomaly(seen);
+    }
+
+    /// A provider's refusal is a verdict (rules.md §6).
+    pub(super) fn note_block(&mut self, index: usize, place: &Place, cx: &mut Context<'_>) {
+        let call = &self.calls[index];
+        let finish = call
+            .finish_reason
+            .clone()
+            .filter(|word| is_block_word(word));
+        let code = call
+            .response_error
+            .clone()
+            .filter(|word| is_block_word(word));
+        let Some(reason) = finish.or(code) else {
+            return;
+        };
+        self.provider_verdict(index, reason, place, cx);
+    }
+
+    /// A hook or a cache answered in this call's place: it becomes a local answer and has no row of its own.
+    pub(super) fn call_answered_locally(
+        &mut self,
+        index: usize,
+        served_by: ServedBy,
+        usage: Option<&UsageReport>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        self.calls[index].is_answered_locally = true;
+        let call_id = self.calls[index].call_id.clone();
+        let requested = self.calls[index].requested_model.clone();
+        let known = self.answers.iter().position(|answer| {
+            answer.call_id.is_some() && answer.call_id == call_id
+                || answer.call_id.is_none()
+                    && answer.event_id.is_none()
+                    && answer.branch == place.branch
+                    && answer.agent == place.agent
+        });
+        let answer = known.unwrap_or_else(|| self.new_answer(served_by, place, cx));
+        let row = &mut self.answers[answer];
+        row.call_id = call_id;
+        row.requested_model = requested;
+        row.served_by = served_by;
+        if let Some(usage) = usage {
+            row.usage = Some(usage.clone());
+        }
+        row.row.speak(cx.offset);
+        self.touch(Item::Answer(answer));
+        let verdicts = self.verdicts.len();
+        for verdict in 0..verdicts {
+            self.verdict_answered(verdict, index);
+        }
+        self.proofs.push(Proof {
+            branch: place.branch.clone(),
+            agent: Some(place.agent.clone()),
+            answer: Some(answer),
+            verdict: None,
+        });
+    }
+
+    /// A row for an answer that no model gave.
+    pub(super) fn new_answer(
+        &mut self,
+        served_by: ServedBy,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) -> usize {
+        let same = |a: &&LocalAnswer| a.branch == place.branch && a.agent == place.agent;
+        let order = self.answers.iter().filter(same).count() as u32;
+        let mut row = RowState::new(cx.offset);
+        row.speak(cx.offset);
+        self.agent_run(&place.branch, &place.agent, place.at, cx.offset, true);
+        self.answers.push(LocalAnswer {
+            row,
+            branch: place.branch.clone(),
+            agent: place.agent.clone(),
+            order,
+            served_by,
+            hook: None,
+            actor_type: None,
+            actor_name: None,
+            call_id: None,
+            requested_model: None,
+            at: place.at,
+            usage: None,
+            event_id: None,
+            is_counted: false,
+        });
+        let index = self.answers.len() - 1;
+        self.touch(Item::Answer(index));
+        index
+    }
+
+    /// `hook.outcome` of a hook that answers in the place of what it guards (rules.md §8).
+    pub(super) fn answered_by_hook(
+        &mut self,
+        said: &HookOutcome<'_>,
+        hook: &str,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        if hook == "before_run" {
+            self.intercepted = Some(false);
+        }
+        let answer = self.new_answer(ServedBy::Hook, place, cx);
+        let row = &mut self.answers[answer];
+        row.hook = Some(cx.names.name(hook));
+        row.actor_type = cx.names.optional(said.actor_type.as_deref());
+        row.actor_name = cx.names.optional(said.actor_name.as_deref());
+        row.call_id = said.call_id.as_deref().map(|id| cx.names.id(id));
+        if hook == "before_model" {
+            let by_id = said
+                .call_id
+                .as_deref()
+                .and_then(|id| self.calls_by_id.get(id).copied());
+            let waiting = by_id.or_else(|| self.waiting_start(place));
+            if let Some(index) = waiting.filter(|index| self.calls[*index].is_only_start()) {
+                self.calls[index].is_answered_locally = true;
+                self.answers[answer].requested_model = self.calls[index].requested_model.clone();
+                let id = self.calls[index].call_id.clone();
+                let row = &mut self.answers[answer];
+                row.call_id = row.call_id.take().or(id);
+            }
+        }
+        let agent = (hook != "before_run").then(|| place.agent.clone());
+        self.proofs.push(Proof {
+            branch: place.branch.clone(),
+            agent,
+            answer: Some(answer),
+            verdict: None,
+        });
+    }
+
+    /// The newest start of (branch, agent) that nothing followed yet.
+    pub(super) fn waiting_start(&self, place: &Place) -> Option<usize> {
+        self.calls.iter().rposition(|call| {
+            call.branch == place.branch
+                && call.agent == place.agent
+                && call.has_lifecycle
+                && !call.is_answered_locally
+                && call.is_only_start()
+                && call.served_by.is_none()
+        })
+    }
+
+    pub(super) fn model_recovered(&mut self, call_id: Option<&str>, cx: &mut Context<'_>) {
+        let Some(index) = call_id.and_then(|id| self.calls_by_id.get(id).copied()) else {
+            return;
+        };
+        let call = &mut self.calls[index];
+        call.recovered = true;
+        call.is_settled = true;
+        call.row.speak(cx.offset);
+        self.touch(Item::Call(index));
+    }
+
+    /// True where a local answer, not the model, is what the verdict's target got.
+    fn verdict_answered(&mut self, verdict: usize, call: usize) {
+        use super::guardrail::Target;
+        let is_target = match self.verdicts[verdict].target {
+            Target::Call(index) => index == call,
+            Target::NextCall => {
+                let v = &self.verdicts[verdict];
+                v.branch == self.calls[call].branch && v.agent == self.calls[call].agent
+            }
+            _ => false,
+        };
+        if is_target && self.verdicts[verdict].basis != Basis::Provider {
+            self.verdicts[verdict].target = Target::AnsweredLocally;
+            self.touch(Item::Verdict(verdict));
+        }
+    }
+}

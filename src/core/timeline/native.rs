@@ -1,0 +1,670 @@
+//! Native ADK events to evidence: which responses make one model call, which tool answers which call, what a guard let
+//! be seen (runtimes.md §18, rules.md §2).
+
+use super::apply::Place;
+use super::invocation::{Context, Item, Segment};
+use super::model_call::{ModelCall, NativeSide, is_provider_word, merge_usage};
+use super::stamp::{Stamp, earliest, latest};
+use super::tool_call::Answer;
+use crate::core::Name;
+use crate::core::dialect::guard::decision_word;
+use crate::core::event::{
+    AgentStatus, DecisionWord, FunctionCall, FunctionResponse, NativeEvent, RuntimeEvent, ServedBy,
+    Stage, ToolOutcome,
+};
+use crate::core::fact::{AnomalyKind, Basis, Flag};
+
+/// Calls that ADK makes up to ask a person; they pass no tool hook (runtimes.md §2).
+fn is_synthetic(name: &str) -> bool {
+    name.starts_with("adk_request_")
+}
+
+/// What a native event is as a response of a model.
+struct Response {
+    has_content: bool,
+    asks_for_tools: bool,
+    has_usage_object: bool,
+    has_usage: bool,
+    is_partial: bool,
+}
+
+impl Response {
+    fn of(native: &NativeEvent<'_>) -> Response {
+        let asks_for_tools = native
+            .function_calls
+            .iter()
+            .any(|call| !is_synthetic(&call.name));
+        Response {
+            has_content: native.content.is_some() || asks_for_tools,
+            asks_for_tools,
+            has_usage_object: native.usage.is_some(),
+            has_usage: native.usage.as_ref().is_some_and(|usage| !usage.is_empty()),
+            is_partial: native.partial == Some(true),
+        }
+    }
+
+    /// A model's own report, even where it says nothing: what tells it from an answer of unknown origin.
+    fn is_report(&self, native: &NativeEvent<'_>) -> bool {
+        native.model_version.is_some() || native.finish_reason.is_some() || self.has_usage_object
+    }
+}
+
+impl Segment {
+    pub(super) fn native(
+        &mut self,
+        native: &NativeEvent<'_>,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        self.events += 1;
+        if native.actions.is_compaction {
+            self.compaction(place, cx);
+            return;
+        }
+        let is_user = native.author.as_deref() == Some("user");
+        let response = Response::of(native);
+        let goes_on = !is_user && response.has_content && !response.is_partial;
+        self.touch_branch(&place.branch.clone(), place.at, cx.offset, goes_on, cx);
+        self.touch(Item::Invocation);
+        for answer in &native.function_responses {
+            self.native_answer(answer, is_user, place, cx);
+        }
+        self.native_signs(native, place, cx);
+        if is_user {
+            if native.function_responses.is_empty() && native.content.is_some() {
+                self.user_message(native.content_hash);
+            }
+            self.close_native(None);
+            return;
+        }
+        if !native.function_responses.is_empty() {
+            self.close_native(Some(place));
+        }
+        let only_answers = !native.function_responses.is_empty() && !response.has_content;
+        if !only_answers {
+            self.native_response(native, &response, event, place, cx);
+        }
+        if !response.is_partial {
+            for call in native
+                .function_calls
+                .iter()
+                .filter(|call| !is_synthetic(&call.name))
+            {
+                self.native_call(call, native, place, cx);
+            }
+        }
+        self.native_transfer(native, place, cx);
+    }
+
+    /// A compaction called a model behind every hook's back (runtimes.md §12).
+    fn compaction(&mut self, place: &Place, cx: &mut Context<'_>) {
+        let about = format!("compaction/{}", cx.offset.0);
+        let kind = AnomalyKind::UnmeteredCall;
+        let mut seen = self.anomaly_at(
+            kind,
+            about,
+            (&place.branch, &place.agent),
+            place.at,
+            cx.offset,
+        );
+        seen.detail = Some(cx.names.name("compaction"));
+        self.anomaly(seen);
+    }
+
+    fn user_message(&mut self, hash: u64) {
+        if self.user_messages.contains(&hash) {
+            self.retries += 1;
+        } else {
+            self.user_messages.push(hash);
+        }
+    }
+
+    /// A function response, or a person's message, closes what already has a final response (rule 4 of §18).
+    fn close_native(&mut self, of: Option<&Place>) {
+        for (branch, _, author, index) in &self.native_calls {
+            let is_of = of.is_none_or(|place| *branch == place.branch && *author == place.agent);
+            if let Some(side) = self.calls[*index].native.as_mut()
+                && is_of
+                && side.non_partials > 0
+            {
+                side.is_closed = true;
+            }
+        }
+    }
+
+    /// Finds the call a response belongs to, or what else it is, and notes it.
+    fn native_response(
+        &mut self,
+        native: &NativeEvent<'_>,
+        response: &Response,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        let code = native.error_code.as_deref();
+        let says_something = response.has_content
+            || response.has_usage_object
+            || code.is_some()
+            || response.is_report(native);
+        if !says_something {
+            if native.turn_complete == Some(true) {
+                self.end_turn(place);
+            }
+            return;
+        }
+        if response.has_content && self.is_local_answer(native, response, place, cx) {
+            return;
+        }
+        let index = match self.call_of_response(native, response, place) {
+            Some(index) => index,
+            None => {
+                let is_exception = code.is_some_and(|code| !is_provider_word(code));
+                let is_nothing = !response.has_content && !response.has_usage;
+                if is_exception && is_nothing && !response.is_report(native)
+                    || native.has_output && !response.is_report(native)
+                    || is_nothing && code.is_none() && !response.is_report(native)
+                {
+                    return;
+                }
+                let key = match &native.id {
+                    Some(id) if !self.calls.iter().any(|call| *call.key == **id) => cx.names.id(id),
+                    _ => {
+                        let order = self.calls.len();
+                        let (branch, agent) = (&place.branch, &place.agent);
+                        Name::from(format!("{}/{branch}/{agent}/{order}", self.id))
+                    }
+                };
+                let index = self.new_call(key, place, cx);
+                let is_unknown = !response.has_usage_object
+                    && !response.asks_for_tools
+                    && !response.is_partial
+                    && !response.is_report(native)
+                    && code.is_none();
+                if is_unknown {
+                    self.calls[index].served_by = Some(ServedBy::Unknown);
+                }
+                index
+            }
+        };
+        self.join_response(index, native, response, event, place, cx);
+    }
+
+    /// A content-less event that completes the turn: what follows is another call (rules.md §2).
+    fn end_turn(&mut self, place: &Place) {
+        for (branch, _, author, index) in &self.native_calls {
+            if *branch == place.branch
+                && *author == place.agent
+                && let Some(side) = self.calls[*index].native.as_mut()
+            {
+                side.is_closed = true;
+                side.is_turn_over = true;
+            }
+        }
+    }
+
+    /// The call a response joins (rules 2, 3 and 5 of runtimes.md §18), if any.
+    fn call_of_response(
+        &self,
+        native: &NativeEvent<'_>,
+        response: &Response,
+        place: &Place,
+    ) -> Option<usize> {
+        let code = native.error_code.as_deref();
+        let is_exception = code.is_some_and(|code| !is_provider_word(code))
+            && !response.has_content
+            && !response.has_usage;
+        let same = |call: &ModelCall| call.branch == place.branch && call.agent == place.agent;
+        let waits = |call: &ModelCall| {
+            let side_is_free = call
+                .native
+                .as_ref()
+                .is_none_or(|side| !side.is_closed && side.non_partials == 0);
+            same(call)
+                && call.has_lifecycle
+                && !call.is_answered_locally
+                && side_is_free
+                && !matches!(call.served_by, Some(ServedBy::None | ServedBy::Unknown))
+        };
+        if !is_exception && let Some(index) = self.calls.iter().position(waits) {
+            return Some(index);
+        }
+        let known = self.native_calls.iter().find(|(branch, path, author, _)| {
+            *branch == place.branch
+                && *author == place.agent
+                && (path.is_empty() || place.node_path.as_ref().is_none_or(|p| p == path))
+        });
+        let (.., index) = known?;
+        let call = &self.calls[*index];
+        let side = call.native.as_ref()?;
+        if is_exception {
+            return (side.non_partials == 0 && !side.is_closed).then_some(*index);
+        }
+        if !response.has_content && response.has_usage && code.is_none() && !side.is_turn_over {
+            return Some(*index);
+        }
+        if side.is_closed || call.served_by == Some(ServedBy::Unknown) {
+            return None;
+        }
+        let is_in_lifecycle = call.attempts.last().is_some_and(|a| a.end.is_none());
+        let joins = if response.is_partial {
+            side.non_partials == 0 || is_in_lifecycle
+        } else {
+            side.non_partials == 0
+                || !response.has_usage_object
+                || is_in_lifecycle
+                || side.is_stream && native.usage == side.usage
+        };
+        joins.then_some(*index)
+    }
+
+    fn join_response(
+        &mut self,
+        index: usize,
+        native: &NativeEvent<'_>,
+        response: &Response,
+        event: &RuntimeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        let path = place.node_path.clone().unwrap_or_else(|| cx.names.empty());
+        let key = (place.branch.clone(), path, place.agent.clone());
+        self.native_calls
+            .retain(|(b, p, a, _)| (b, p, a) != (&key.0, &key.1, &key.2));
+        self.native_calls.push((key.0, key.1, key.2, index));
+        let call = &mut self.calls[index];
+        let is_echo = {
+            let side = call.native.get_or_insert_with(NativeSide::default);
+            let is_echo = !response.is_partial
+                && !response.has_usage_object
+                && side.non_partials > 0
+                && native.content_hash != 0
+                && side.content_hash == native.content_hash;
+            note_side(side, native, response, place.at);
+            is_echo
+        };
+        let mut shrank = false;
+        if let Some(usage) = native.usage.as_ref().filter(|usage| !usage.is_empty()) {
+            let side = call.native.get_or_insert_with(NativeSide::default);
+            shrank = merge_usage(&mut side.usage, usage);
+            side.usage_on_partial = response.is_partial;
+        }
+        let model = native
+            .model_version
+            .as_deref()
+            .or(native.custom.model.as_deref());
+        call.response_model = cx.names.optional(model).or(call.response_model.take());
+        if let Some(reason) = native.finish_reason.as_deref() {
+            call.finish_reason = Some(cx.names.name(reason));
+        }
+        if let Some(code) = native.error_code.as_deref() {
+            call.response_error = Some(cx.names.name(code));
+        }
+        if !response.is_partial
+            && let Some(id) = native.id.as_deref()
+        {
+            let id = cx.names.id(id);
+            call.native.get_or_insert_with(NativeSide::default).event_id = Some(id);
+        }
+        self.note_call(index, event, place, cx);
+        self.note_block(index, place, cx);
+        self.note_final(index, native, response, place);
+        if is_echo {
+            self.call_anomaly(index, AnomalyKind::DuplicateAnswer, place.at, cx);
+        }
+        if shrank {
+            self.call_anomaly(index, AnomalyKind::UsageShrank, place.at, cx);
+        }
+    }
+
+    /// A final answer: content, not partial, asking for no tool.
+    fn note_final(
+        &mut self,
+        index: usize,
+        native: &NativeEvent<'_>,
+        response: &Response,
+        place: &Place,
+    ) {
+        if response.is_partial || !response.has_content {
+            return;
+        }
+        let is_final = !response.asks_for_tools && native.error_code.is_none();
+        self.final_answer = is_final.then_some(place.at);
+        if let Some(run) = self.calls[index].agent_run {
+            self.agents[run].has_answered = is_final;
+            self.touch(Item::Agent(run));
+        }
+    }
+
+    /// An answer that is proved to be no model's becomes a row of `local_answers` (rules.md §8).
+    fn is_local_answer(
+        &mut self,
+        native: &NativeEvent<'_>,
+        response: &Response,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let own_word = self.native_verdict(native, response, place, cx);
+        let position = self.proofs.iter().position(|proof| {
+            proof.branch == place.branch && proof.agent.as_ref().is_none_or(|a| *a == place.agent)
+        });
+        let proof = position.map(|position| self.proofs.remove(position));
+        let is_cache = native.custom.cache_hit;
+        let model_answers = self.calls.iter().any(|call| {
+            call.branch == place.branch
+                && call.agent == place.agent
+                && call.has_lifecycle
+                && call.has_response()
+                && call
+                    .native
+                    .as_ref()
+                    .is_none_or(|side| side.non_partials == 0)
+        });
+        let (answer, verdict) = match &proof {
+            Some(proof) if proof.answer.is_some() => (proof.answer, None),
+            Some(proof) if !response.has_usage && !model_answers => (None, proof.verdict),
+            _ if (is_cache || own_word.is_some()) && !model_answers => (None, own_word),
+            _ => return false,
+        };
+        let answer = answer.unwrap_or_else(|| self.new_answer(ServedBy::Hook, place, cx));
+        if let Some(waiting) = self.waiting_start(place) {
+            self.calls[waiting].is_answered_locally = true;
+            self.answers[answer].call_id = self.calls[waiting].call_id.clone();
+            self.answers[answer].requested_model = self.calls[waiting].requested_model.clone();
+        }
+        if let Some(verdict) = verdict {
+            self.verdicts[verdict].target = super::guardrail::Target::AnsweredLocally;
+            let actor = &self.verdicts[verdict];
+            let (kind, name) = (actor.actor_type.clone(), actor.actor_name.clone());
+            let row = &mut self.answers[answer];
+            row.actor_type = row.actor_type.take().or(kind);
+            row.actor_name = row.actor_name.take().or(name);
+            self.touch(Item::Verdict(verdict));
+        }
+        let row = &mut self.answers[answer];
+        row.row.speak(cx.offset);
+        row.event_id = native.id.as_deref().map(|id| cx.names.id(id));
+        if response.has_usage {
+            row.usage = native.usage.clone();
+        }
+        if response.has_usage || is_cache {
+            row.served_by = ServedBy::Cache;
+        }
+        self.touch(Item::Answer(answer));
+        if !response.is_partial && !response.asks_for_tools {
+            self.final_answer = Some(place.at);
+        }
+        true
+    }
+
+    /// What the guard itself volunteered about this answer (runtimes.md §7): a deny of an answer without usage stands
+    /// in front of the model, everything else behind it. Returns the verdict that makes the answer a local one.
+    fn native_verdict(
+        &mut self,
+        native: &NativeEvent<'_>,
+        response: &Response,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) -> Option<usize> {
+        let custom = &native.custom;
+        let said = custom.guardrail.as_ref();
+        if said.is_none() && !custom.model_armor_blocked {
+            return None;
+        }
+        let word = said
+            .and_then(|said| said.verdict.as_deref())
+            .unwrap_or("block");
+        let at_input = !response.has_usage_object && native.model_version.is_none();
+        let stage = if at_input {
+            Stage::ModelInput
+        } else {
+            Stage::ModelOutput
+        };
+        let actor = said
+            .and_then(|said| said.decider.as_deref())
+            .unwrap_or("model_armor");
+        let known = self.verdicts.iter().rposition(|verdict| {
+            verdict.actor_name.as_deref() == Some(actor)
+                && verdict.stage == stage
+                && verdict.basis == Basis::Declared
+        });
+        if let Some(known) = known {
+            self.verdicts[known].row.speak(cx.offset);
+            return (at_input && self.verdicts[known].forbids()).then_some(known);
+        }
+        let decision = decision_word(word);
+        let mut verdict =
+            self.inferred_verdict(stage, decision.unwrap_or(DecisionWord::Allow), place, cx);
+        verdict.decision = decision;
+        if said.is_some() {
+            verdict.basis = Basis::Declared;
+        }
+        if decision.is_none() {
+            verdict.flags.insert(Flag::UnmappedDecision);
+        }
+        verdict.actor_type = Some(cx.names.name("hook"));
+        verdict.actor_name = Some(cx.names.name(actor));
+        verdict.policy = cx
+            .names
+            .optional(said.and_then(|said| said.policy.as_deref()));
+        verdict.target_kind = Some(cx.names.name("model"));
+        let forbids = verdict.forbids();
+        self.take_verdict(verdict, place);
+        let index = self.verdicts.len() - 1;
+        self.proofs.retain(|proof| proof.verdict != Some(index));
+        (at_input && forbids).then_some(index)
+    }
+
+    /// A function call of the model.
+    fn native_call(
+        &mut self,
+        call: &FunctionCall<'_>,
+        native: &NativeEvent<'_>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        self.something_started();
+        let tool = cx.names.name(&call.name);
+        let known = call.id.as_deref().and_then(|id| self.newest(id));
+        let open = known.filter(|index| {
+            let known = &self.tools[*index];
+            !known.is_answered() || known.asked.is_none() && known.execution == 1
+        });
+        let index = match open {
+            Some(index) => index,
+            None => self.new_tool(call.id.as_deref(), None, tool.clone(), place, cx),
+        };
+        let long_running = call
+            .id
+            .as_deref()
+            .is_some_and(|id| native.long_running_tool_ids.iter().any(|known| known == id));
+        let row = &mut self.tools[index];
+        row.asked = earliest(row.asked, place.at);
+        row.long_running |= long_running;
+        let first_hash = known.map_or(0, |known| self.tools[known].args_hash);
+        if first_hash != 0 && call.args_hash != 0 && first_hash != call.args_hash {
+            self.tools[index].flags.insert(Flag::ToolIdReused);
+        }
+        let row = &mut self.tools[index];
+        row.args_hash = call.args_hash;
+        if row.tool.is_empty() {
+            row.tool = tool;
+        }
+        self.note_tool(index, place, cx);
+    }
+
+    /// A function response: the answer of the newest unanswered call of its id (rules.md §7).
+    fn native_answer(
+        &mut self,
+        answer: &FunctionResponse<'_>,
+        is_user: bool,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) {
+        if is_synthetic(&answer.name) {
+            self.human_answer(answer, place, cx);
+            return;
+        }
+        let tool = cx.names.name(&answer.name);
+        let known = match answer.id.as_deref() {
+            Some(id) => self.newest(id).filter(|index| {
+                let call = &self.tools[*index];
+                call.answer.is_none() || call.is_pending()
+            }),
+            None => self.oldest_open(&tool, place, cx),
+        };
+        let index = match known {
+            Some(index) => index,
+            None => self.new_tool(answer.id.as_deref(), None, tool, place, cx),
+        };
+        let call = &mut self.tools[index];
+        let is_promise = call.long_running && !is_user && call.end.is_none();
+        if is_promise {
+            if !answer.is_empty {
+                call.deferred_at.get_or_insert(place.at);
+            }
+        } else {
+            let outcome = if answer.is_error {
+                ToolOutcome::Error
+            } else {
+                ToolOutcome::Ok
+            };
+            call.answer = Some(Answer {
+                at: place.at,
+                outcome,
+                error_code: None,
+                is_not_found: false,
+                is_cancelled: false,
+            });
+        }
+        self.note_tool(index, place, cx);
+    }
+
+    /// A person answered a request that ADK made up: yes or no to a confirmation.
+    fn human_answer(&mut self, answer: &FunctionResponse<'_>, place: &Place, cx: &mut Context<'_>) {
+        let id = answer.id.as_deref().unwrap_or("");
+        let Some(at) = self
+            .requests
+            .iter()
+            .position(|(request, ..)| &**request == id)
+        else {
+            return;
+        };
+        let (_, call_id, tool) = self.requests.remove(at);
+        let Some(yes) = answer.confirmed else { return };
+        let decision = if yes {
+            DecisionWord::Allow
+        } else {
+            DecisionWord::Deny
+        };
+        let mut verdict = self.inferred_verdict(Stage::ToolInput, decision, place, cx);
+        verdict.action = Some(cx.names.name(if yes { "allow" } else { "block" }));
+        verdict.actor_type = Some(cx.names.name("human"));
+        verdict.target_kind = Some(cx.names.name("tool"));
+        verdict.reason_code = Some(cx.names.name("confirmation_answered"));
+        verdict.target_call_id = Some(call_id);
+        verdict.target_name = Some(tool);
+        self.take_verdict(verdict, place);
+    }
+
+    /// What else a native event shows: requests to a person, the TypeScript security plugin's word.
+    fn native_signs(&mut self, native: &NativeEvent<'_>, place: &Place, cx: &mut Context<'_>) {
+        for call in native
+            .function_calls
+            .iter()
+            .filter(|call| is_synthetic(&call.name))
+        {
+            let id = call.id.as_deref().unwrap_or("");
+            if self.requests.iter().any(|(known, ..)| &**known == id) {
+                continue;
+            }
+            let (of, tool) = match &call.confirms {
+                Some((id, name)) => (cx.names.id(id), cx.names.name(name)),
+                None => (cx.names.empty(), cx.names.empty()),
+            };
+            self.requests.push((cx.names.id(id), of.clone(), tool));
+            if !of.is_empty() {
+                self.confirmation_asked(&of, place, cx);
+            }
+        }
+        for id in &native.actions.requested_confirmations {
+            let id = cx.names.id(id);
+            self.confirmation_asked(&id, place, cx);
+        }
+        for (id, word) in &native.actions.security_states {
+            if &**word != "DENY" {
+                continue;
+            }
+            let mut verdict =
+                self.inferred_verdict(Stage::ToolInput, DecisionWord::Deny, place, cx);
+            verdict.decision_native = Some(cx.names.name("DENY"));
+            verdict.actor_type = Some(cx.names.name("plugin"));
+            verdict.actor_name = Some(cx.names.name("security"));
+            verdict.target_kind = Some(cx.names.name("tool"));
+            verdict.target_call_id = Some(cx.names.id(id));
+            self.take_verdict(verdict, place);
+        }
+    }
+
+    /// A confirmation was asked for a tool call: one escalate per call, however many events show it.
+    fn confirmation_asked(&mut self, call_id: &Name, place: &Place, cx: &mut Context<'_>) {
+        let known = self.verdicts.iter().any(|verdict| {
+            verdict.decision == Some(DecisionWord::Escalate)
+                && verdict.target_call_id.as_ref() == Some(call_id)
+        });
+        if known {
+            return;
+        }
+        let mut verdict =
+            self.inferred_verdict(Stage::ToolInput, DecisionWord::Escalate, place, cx);
+        verdict.action = Some(cx.names.name("confirm"));
+        verdict.reason_code = Some(cx.names.name("confirmation_requested"));
+        verdict.target_kind = Some(cx.names.name("tool"));
+        verdict.target_call_id = Some(call_id.clone());
+        self.take_verdict(verdict, place);
+    }
+
+    /// A hand-over ends the agent's part, unless agent records tell its end themselves.
+    fn native_transfer(&mut self, native: &NativeEvent<'_>, place: &Place, cx: &mut Context<'_>) {
+        let Some(target) = native.actions.transfer_to_agent.as_deref() else {
+            return;
+        };
+        let run = self.agent_run(&place.branch, &place.agent, place.at, cx.offset, false);
+        if let Some(index) = run {
+            let run = &mut self.agents[index];
+            run.handoff_to = cx.names.optional(Some(target));
+            if run.start.is_none() && run.end.is_none() {
+                run.end = Some((place.at, AgentStatus::Transferred));
+            }
+            self.touch(Item::Agent(index));
+        }
+    }
+}
+
+/// Notes one response on the native side of its call.
+fn note_side(side: &mut NativeSide, native: &NativeEvent<'_>, response: &Response, at: Stamp) {
+    side.first = earliest(side.first, at);
+    side.last = latest(side.last, at);
+    if response.is_partial {
+        side.partials += 1;
+    } else {
+        side.non_partials += 1;
+    }
+    // Go v1 writes `Partial: false` on everything, so it proves no stream.
+    side.is_stream |= response.is_partial || native.partial == Some(false) && !native.is_go_v1;
+    if response.has_content {
+        side.first_content = earliest(side.first_content, at);
+        side.last_content = latest(side.last_content, at);
+        if native.content.has_text {
+            side.first_text = earliest(side.first_text, at);
+        }
+        if !response.is_partial {
+            side.content_hash = native.content_hash;
+        }
+    }
+    let ends_turn = native.turn_complete == Some(true);
+    if ends_turn && !response.has_content {
+        side.is_closed = true;
+        side.is_turn_over = true;
+    }
+}

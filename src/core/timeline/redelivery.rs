@@ -1,0 +1,80 @@
+//! How a record that came before is known again (rules.md §1).
+
+use super::stamp::Stamp;
+use crate::core::event::{EventKind, NativeEvent, RuntimeEvent};
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The hashes by which one record is known; any of them already seen means that it came before.
+#[derive(Debug, Default)]
+pub struct Keys(Vec<u64>);
+
+impl Keys {
+    /// True where one of the hashes was seen.
+    pub fn are_in(&self, seen: &BTreeSet<u64>) -> bool {
+        self.0.iter().any(|key| seen.contains(key))
+    }
+
+    /// Remembers the record.
+    pub fn remember(&self, seen: &mut BTreeSet<u64>) {
+        seen.extend(self.0.iter().copied());
+    }
+}
+
+fn hash(parts: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The same `record_id` or `seq` of one emitter instance; of native events the same id and body, or, non-partial ones
+/// only, the same author, time and body under another id.
+pub fn keys(event: &RuntimeEvent<'_>, at: Stamp) -> Keys {
+    let mut keys = Keys::default();
+    let instance = event.emitter_instance.as_deref().unwrap_or("");
+    if let Some(id) = event.record_id.as_deref() {
+        keys.0.push(hash(("record", instance, id)));
+    }
+    if let Some(seq) = event.seq
+        && !instance.is_empty()
+    {
+        keys.0.push(hash(("seq", instance, seq)));
+    }
+    if let EventKind::Native(native) = &event.kind {
+        let body = body(native, event, at);
+        if let Some(id) = native.id.as_deref() {
+            keys.0
+                .push(hash(("id", id, native.partial == Some(true), body)));
+        }
+        if native.partial != Some(true) {
+            keys.0.push(hash(("body", body)));
+        }
+    }
+    keys
+}
+
+fn body(native: &NativeEvent<'_>, event: &RuntimeEvent<'_>, at: Stamp) -> u64 {
+    let author = native.author.as_deref().unwrap_or("");
+    let calls: Vec<(&str, u64)> = native
+        .function_calls
+        .iter()
+        .map(|call| (&*call.name, call.args_hash))
+        .collect();
+    hash((
+        (&*event.branch, &*event.node_path, author, at.at),
+        (
+            native.content_hash,
+            &native.usage,
+            native.error_code.as_deref(),
+        ),
+        (
+            native.finish_reason.as_deref(),
+            calls,
+            native.function_responses.len(),
+        ),
+        (
+            native.actions.transfer_to_agent.as_deref(),
+            native.actions.escalate,
+        ),
+    ))
+}

@@ -1,0 +1,270 @@
+//! Which segment a record belongs to, and when it opens one (facts.md §8.1, §8.2).
+
+use super::invocation::Segment;
+use super::names::Names;
+use super::row::RowState;
+use super::stamp::Stamp;
+use super::{RecordAt, Slot, Timelines};
+use crate::core::Name;
+use crate::core::event::{EventKind, RuntimeEvent, ToolOutcome};
+use crate::core::fact::{Flag, Flags};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To a held segment.
+    Joins(Slot),
+    /// It opens a segment, after one of the same invocation where there is one.
+    Opens { after: Option<Slot>, is_split: bool },
+}
+
+/// What is known when a segment opens.
+pub struct Opener {
+    pub is_headless: bool,
+    pub is_split: bool,
+    pub at: RecordAt,
+    pub stamp: Stamp,
+}
+
+impl Timelines {
+    /// Decides where a record goes.
+    pub(super) fn route(
+        &mut self,
+        event: &RuntimeEvent<'_>,
+        invocation: &str,
+        stamp: Stamp,
+    ) -> Route {
+        let held = self
+            .by_invocation
+            .get(invocation)
+            .cloned()
+            .unwrap_or_default();
+        let (candidates, is_split) = self.of_identity(event, &held);
+        let opens = |after| Route::Opens { after, is_split };
+        let Some(&latest) = candidates.last() else {
+            return opens(None);
+        };
+        if let Some(run) = event.run_id.as_deref() {
+            let same_run = candidates.iter().rev().find(|slot| {
+                self.segments.get(slot).and_then(|s| s.run_id.as_deref()) == Some(run)
+            });
+            if let Some(slot) = same_run {
+                return Route::Joins(*slot);
+            }
+        }
+        let Some(segment) = self.segments.get(&latest) else {
+            return opens(None);
+        };
+        if self.begins_next(event, segment, stamp) {
+            opens(Some(latest))
+        } else {
+            Route::Joins(latest)
+        }
+    }
+
+    /// True where the record begins a further segment of an invocation whose newest is `segment`.
+    fn begins_next(&self, event: &RuntimeEvent<'_>, segment: &Segment, stamp: Stamp) -> bool {
+        let is_other_run = event.run_id.is_some() && segment.run_id.is_some();
+        if is_other_run {
+            return true;
+        }
+        match &event.kind {
+            EventKind::RunStart { .. } => {
+                let is_older = stamp.is_before(segment.first);
+                let is_first = segment.start.is_none();
+                let follows_end = segment
+                    .end
+                    .as_ref()
+                    .is_some_and(|end| !stamp.is_before(end.at))
+                    || segment.is_superseded;
+                if event.run_id.is_some() {
+                    // Another run than the one that started here, unless the start comes late.
+                    return !(is_first && !follows_end || is_older);
+                }
+                follows_end && !is_older
+            }
+            EventKind::ToolEnd(end) if segment.has_ended() && segment.is_paused() => {
+                end.outcome != ToolOutcome::Deferred
+                    && end
+                        .call_id
+                        .as_deref()
+                        .is_some_and(|id| is_pending(segment, id))
+            }
+            EventKind::Native(native) if segment.has_ended() && segment.is_paused() => {
+                native.author.as_deref() == Some("user")
+                    && native.function_responses.iter().any(|answer| {
+                        answer
+                            .id
+                            .as_deref()
+                            .is_some_and(|id| is_pending(segment, id))
+                    })
+            }
+            _ => false,
+        }
+    }
+
+    /// The held segments of the invocation that the record's tenant and app allow, oldest first; and whether several
+    /// invocations of that id are held, so that a record without names must stand apart (facts.md §8.2).
+    fn of_identity(&mut self, event: &RuntimeEvent<'_>, held: &[Slot]) -> (Vec<Slot>, bool) {
+        let tenant = event.tenant.as_deref();
+        let app = event.app.as_deref();
+        let fits = |known: &Option<Name>, said: Option<&str>| match (known.as_deref(), said) {
+            (Some(known), Some(said)) => known == said,
+            _ => true,
+        };
+        let mut fitting: Vec<Slot> = Vec::new();
+        let mut identities: BTreeSet<(Option<Name>, Option<Name>)> = BTreeSet::new();
+        for slot in held {
+            let Some(segment) = self.segments.get(slot) else {
+                continue;
+            };
+            let names_itself = tenant.is_some() || app.is_some();
+            let is_unnamed = segment.tenant.is_none() && segment.app.is_none();
+            // Rows that went out keep their names: a record that names others stands apart.
+            let is_fixed = names_itself && is_unnamed && segment.has_exported();
+            if fits(&segment.tenant, tenant) && fits(&segment.app, app) && !is_fixed {
+                fitting.push(*slot);
+                identities.insert((segment.tenant.clone(), segment.app.clone()));
+            }
+        }
+        if identities.len() > 1 {
+            let exact = |slot: &Slot| {
+                self.segments.get(slot).is_some_and(|segment| {
+                    segment.tenant.as_deref() == tenant && segment.app.as_deref() == app
+                })
+            };
+            let exact: Vec<Slot> = fitting.iter().copied().filter(exact).collect();
+            return (exact, true);
+        }
+        for slot in &fitting {
+            let Some(segment) = self.segments.get_mut(slot) else {
+                continue;
+            };
+            if segment.tenant.is_none() {
+                segment.tenant = tenant.map(|tenant| self.names.name(tenant));
+            }
+            if segment.app.is_none() {
+                segment.app = app.map(|app| self.names.name(app));
+            }
+        }
+        (fitting, false)
+    }
+}
+
+fn is_pending(segment: &Segment, id: &str) -> bool {
+    segment
+        .requests
+        .iter()
+        .any(|(request, ..)| &**request == id)
+        || segment
+            .tools
+            .iter()
+            .any(|tool| tool.call_id.as_deref() == Some(id) && tool.is_pending())
+}
+
+impl Segment {
+    /// A segment that a record opens. Its id is the run id, else the id of that record, never an offset.
+    pub(super) fn open(
+        event: &RuntimeEvent<'_>,
+        invocation: &str,
+        opener: Opener,
+        names: &mut Names,
+    ) -> Segment {
+        let native_id = match &event.kind {
+            EventKind::Native(native) => native.id.as_deref(),
+            _ => None,
+        };
+        let id = event
+            .run_id
+            .as_deref()
+            .or(event.record_id.as_deref())
+            .or(native_id);
+        let id = match id {
+            Some(id) => names.id(id),
+            None => Name::from(format!("at-{}", opener.stamp.at.0)),
+        };
+        let root_agent = match &event.kind {
+            EventKind::RunStart { root_agent, .. } => names.optional(root_agent.as_deref()),
+            _ => None,
+        };
+        let mut flags = Flags::default();
+        if opener.is_split {
+            flags.insert(Flag::SplitInvocation);
+        }
+        let (at, stamp) = (opener.at, opener.stamp);
+        Segment {
+            id,
+            run_id: event.run_id.as_deref().map(|id| names.id(id)),
+            invocation_id: names.id(invocation),
+            tenant: event.tenant.as_deref().map(|tenant| names.name(tenant)),
+            app: event.app.as_deref().map(|app| names.name(app)),
+            session_id: None,
+            user_key: None,
+            row: RowState::new(at.offset),
+            records: 0,
+            logged_at: at.log_time,
+            last_logged_at: at.log_time,
+            evidence_from: at.offset,
+            is_headless: opener.is_headless,
+            is_start_due: !matches!(event.kind, EventKind::Native(_)),
+            start: None,
+            first: stamp,
+            last: stamp,
+            root_agent,
+            trigger: None,
+            runtime: None,
+            runtime_version: None,
+            parent: None,
+            end: None,
+            is_superseded: false,
+            is_released: false,
+            final_answer: None,
+            has_gap: false,
+            intercepted: None,
+            agents: Vec::new(),
+            branches: Vec::new(),
+            calls: Vec::new(),
+            answers: Vec::new(),
+            tools: Vec::new(),
+            verdicts: Vec::new(),
+            recoveries: Vec::new(),
+            anomalies: Vec::new(),
+            proofs: Vec::new(),
+            calls_by_id: BTreeMap::new(),
+            tools_by_id: BTreeMap::new(),
+            native_calls: Vec::new(),
+            requests: Vec::new(),
+            seen: BTreeSet::new(),
+            instances: Vec::new(),
+            attributes: Vec::new(),
+            flags,
+            events: 0,
+            user_messages: Vec::new(),
+            retries: 0,
+            dirty: Vec::new(),
+            tool_changes: Vec::new(),
+            tools_open: 0,
+            counted_status: None,
+            is_wait_counted: false,
+            open_app: None,
+        }
+    }
+
+    /// A release speaks once for every row.
+    pub(super) fn speak_release(&mut self) {
+        self.row.release();
+        self.calls.iter_mut().for_each(|call| call.row.release());
+        self.answers
+            .iter_mut()
+            .for_each(|answer| answer.row.release());
+        self.tools.iter_mut().for_each(|tool| tool.row.release());
+        self.verdicts
+            .iter_mut()
+            .for_each(|verdict| verdict.row.release());
+        self.agents.iter_mut().for_each(|run| run.row.release());
+        self.branches
+            .iter_mut()
+            .for_each(|branch| branch.row.release());
+    }
+}

@@ -1,0 +1,120 @@
+//! One stream of a recording through the core, as one partition.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tachograph::core::fact::{Fact, Table};
+use tachograph::core::pipeline::{Action, Input, Pipeline, Record, Settings};
+use tachograph::core::{
+    Limits, LogSource, LogTime, Name0, Now, Offset, PartitionId, TopicDefaults,
+};
+
+pub fn limits() -> Limits {
+    Limits {
+        payload_bytes_max: 8 << 20,
+        batch_facts_max: 50_000,
+        batch_bytes_max: 32 << 20,
+        batch_age_max: Duration::from_secs(1),
+        work_in_flight_max: 1_000,
+        silence_max: Duration::from_secs(1800),
+        tool_silence_max: Duration::from_secs(7200),
+        held_records_max: 5_000_000,
+        segments_open_max: 1_000_000,
+        branches_per_run_max: 1_000,
+        calls_per_run_max: 10_000,
+        records_per_run_max: 100_000,
+        id_bytes_max: 256,
+        attributes_max: 16,
+        attribute_bytes_max: 128,
+        plausible_tokens_max: 100_000_000,
+        names_interned_max: 100_000,
+        commit_interval: Duration::from_secs(5),
+        drain_max: Duration::from_secs(2),
+        quiet_margin: Duration::from_secs(30),
+        store_reasons: false,
+    }
+}
+
+/// The facts of a file as they stand at its end: nothing is released.
+pub fn facts(path: &Path, is_native: bool) -> Vec<Fact> {
+    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let settings = Settings {
+        limits: limits(),
+        hash_key: 7,
+        is_strict: true,
+    };
+    let mut pipeline = Pipeline::new(settings);
+    let partition = PartitionId(0);
+    let producer = if is_native { "adk-python" } else { "" };
+    let defaults = TopicDefaults {
+        producer: Name0(Arc::from(producer)),
+        ..TopicDefaults::default()
+    };
+    let source = LogSource {
+        topic: Arc::from("corpus"),
+        partition: 0,
+        defaults,
+    };
+    let now = Now(Duration::ZERO);
+    let lines: Vec<&str> = text.lines().collect();
+    let log = Offset(0)..Offset(lines.len() as i64);
+    pipeline.handle(
+        Input::Assigned {
+            partition,
+            source,
+            committed: None,
+            log,
+        },
+        now,
+    );
+    let mut rows: BTreeMap<(Table, String, Vec<String>), Fact> = BTreeMap::new();
+    for (number, line) in lines.iter().enumerate() {
+        let record = Record {
+            offset: Offset(number as i64),
+            logged_at: LogTime(1_796_100_000_000 + number as i64),
+            key: None,
+            headers: &[],
+            payload: Some(line.as_bytes()),
+        };
+        pipeline.handle(Input::Record { partition, record }, now);
+    }
+    pipeline.handle(Input::Drain, now);
+    while let Some(action) = pipeline.poll_action() {
+        match action {
+            Action::Insert(batch) => batch
+                .facts
+                .into_iter()
+                .for_each(|fact| keep(&mut rows, fact)),
+            Action::DeadLetter(letter) => {
+                panic!(
+                    "{}:{}: {}",
+                    path.display(),
+                    letter.at.offset.0,
+                    letter.reason.as_str()
+                )
+            }
+            _ => {}
+        }
+    }
+    pipeline
+        .held_facts()
+        .into_iter()
+        .for_each(|fact| keep(&mut rows, fact));
+    rows.into_values().collect()
+}
+
+fn keep(rows: &mut BTreeMap<(Table, String, Vec<String>), Fact>, fact: Fact) {
+    let key = (
+        fact.body.table(),
+        fact.invocation_id.to_string(),
+        fact.identity(),
+    );
+    match rows.get(&key) {
+        Some(known) if known.version > fact.version => {}
+        _ => {
+            rows.insert(key, fact);
+        }
+    }
+}
