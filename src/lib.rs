@@ -20,4 +20,6 @@ pub mod log;
 #[cfg(feature = "io")]
 pub mod prometheus_exporter;
 #[cfg(feature = "io")]
+pub mod replay;
+#[cfg(feature = "io")]
 pub mod shutdown;
