@@ -6,9 +6,15 @@
 pub mod core;
 
 #[cfg(feature = "io")]
+pub mod clickhouse_sink;
+#[cfg(feature = "io")]
 pub mod clock;
 #[cfg(feature = "io")]
 pub mod config;
+#[cfg(feature = "io")]
+pub mod daemon;
+#[cfg(feature = "io")]
+pub mod driver;
 #[cfg(feature = "demo")]
 pub mod embedded;
 #[cfg(feature = "io")]

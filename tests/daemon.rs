@@ -568,6 +568,19 @@ fn a_topic_and_a_schema_that_come_later_are_waited_for() {
 }
 
 #[test]
+fn a_refused_login_is_77_and_says_whose() {
+    let (_database, mut login) = database("login");
+    login.password = "wrong".to_owned();
+    let stage = Stage::new("login", &login);
+    let mut daemon = stage.start();
+    let status = daemon.end();
+    let said = fs::read_to_string(&daemon.log).expect("a log");
+    assert_eq!(status.code(), Some(77), "{said}");
+    assert!(said.contains(&login.user) && said.contains(&login.url), "{said}");
+    assert!(said.contains("check clickhouse.user"), "{said}");
+}
+
+#[test]
 fn it_says_what_it_does_and_nothing_of_what_was_said() {
     let (database, login) = database("quiet");
     let stage = Stage::new("quiet", &login);
