@@ -45,14 +45,22 @@ Examples:
   tachograph run --instance-id \"$HOSTNAME\"   one fixed id per pod: a restart moves no partition")]
     Run(RunArgs),
     /// Print, apply or check the tables and views in ClickHouse
-    #[command(subcommand, arg_required_else_help = true, after_help = "\
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "\
 Example:
-  tachograph schema print | less")]
+  tachograph schema print | less"
+    )]
     Schema(SchemaCommand),
     /// Check a configuration file, or print the effective one
-    #[command(subcommand, arg_required_else_help = true, after_help = "\
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        after_help = "\
 Example:
-  tachograph config print > tachograph.toml   begins with every default")]
+  tachograph config print > tachograph.toml   begins with every default"
+    )]
     Config(ConfigCommand),
     /// Run a ClickHouse engine of your own on this machine, for trying things out
     #[cfg(feature = "demo")]
@@ -225,7 +233,8 @@ fn schema(command: SchemaCommand) -> Result<(), Failure> {
         SchemaCommand::Print => say(&schema::print()),
         SchemaCommand::Apply(file) => {
             let sink = sink_of(file.config.as_deref())?;
-            let applied = schema::apply_blocking(&sink).map_err(|e| schema_failure(&sink.url, &e))?;
+            let applied =
+                schema::apply_blocking(&sink).map_err(|e| schema_failure(&sink.url, &e))?;
             match applied.as_slice() {
                 [] => say("nothing to apply\n"),
                 names => say(&format!("applied {}\n", names.join(", "))),

@@ -124,7 +124,8 @@ impl Driver {
         }
         self.perform();
         self.look();
-        self.halted.map_or(Ok(()), |invariant| Err(Ended::Halted(invariant)))
+        self.halted
+            .map_or(Ok(()), |invariant| Err(Ended::Halted(invariant)))
     }
 
     fn wait(&self) -> Duration {
@@ -234,7 +235,9 @@ impl Driver {
         }
         self.commits.retain(|(id, _)| !partitions.contains(id));
         let pipeline = &mut self.pipeline;
-        let marks = partitions.iter().filter_map(|id| Some((*id, pipeline.hand_over(*id)?)));
+        let marks = partitions
+            .iter()
+            .filter_map(|id| Some((*id, pipeline.hand_over(*id)?)));
         let marks: Vec<(PartitionId, Watermark)> = marks.collect();
         if !marks.is_empty() && self.halted.is_none() {
             let committed = self.edges.source.commit_now(&marks);
@@ -262,8 +265,12 @@ impl Driver {
             let left = until.saturating_sub(self.clock.now().0);
             if left.is_zero() {
                 self.edges.exporter.limit_reached("drain_max");
-                warn_rarely!("drain", ?most, "out of time while draining: what is not settled is \
-                    done again by the next owner");
+                warn_rarely!(
+                    "drain",
+                    ?most,
+                    "out of time while draining: what is not settled is \
+                    done again by the next owner"
+                );
                 return;
             }
             self.edges.liveness.beat();
@@ -291,16 +298,25 @@ impl Driver {
         self.edges.exporter.set_snapshot(self.pipeline.snapshot());
         for place in places {
             self.behind.remove(place);
-            self.edges.exporter.forget_partition(&place.topic, place.partition);
+            self.edges
+                .exporter
+                .forget_partition(&place.topic, place.partition);
         }
     }
 
     fn measured(&mut self, place: Place, records: Option<u64>, newest: Option<LogTime>) {
         // News of a partition that is gone meanwhile.
-        if self.edges.source.partitions(std::slice::from_ref(&place)).is_empty() {
+        if self
+            .edges
+            .source
+            .partitions(std::slice::from_ref(&place))
+            .is_empty()
+        {
             return;
         }
-        self.edges.exporter.lag(&place.topic, place.partition, records);
+        self.edges
+            .exporter
+            .lag(&place.topic, place.partition, records);
         let wall = self.clock.wall();
         let age = |at: LogTime| Duration::from_millis(u64::try_from(wall.0 - at.0).unwrap_or(0));
         let seconds = match records {
@@ -329,10 +345,15 @@ impl Driver {
         let worst = self.behind.values().copied();
         let worst = worst.reduce(|a, b| Some(a?.max(b?))).flatten();
         self.edges.exporter.lag_seconds(worst);
-        let replaying = snapshot.partitions.iter().filter(|status| status.is_replaying);
+        let replaying = snapshot
+            .partitions
+            .iter()
+            .filter(|status| status.is_replaying);
         let replaying = match replaying.count() {
             0 => None,
-            n => Some(format!("{n} partitions read again what a predecessor had read")),
+            n => Some(format!(
+                "{n} partitions read again what a predecessor had read"
+            )),
         };
         let leaving = self.is_leaving.then(|| "leaving".to_owned());
         let readiness = &self.edges.readiness;

@@ -1,4 +1,5 @@
-//! Facts to named columns, in the words of facts.md: one list for the report and for `--output facts`.
+//! Facts to named columns, in the words of facts.md: one list for the report and for `--output
+//! facts`.
 //!
 //! Rows of ClickHouse are made elsewhere. Nothing here decides anything.
 

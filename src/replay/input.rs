@@ -1,7 +1,7 @@
 //! Files as one log: plain lines, or lines that carry their Kafka coordinates.
 //!
-//! It finds records and says where they came from. Whether a record means anything is the core's business: a line that
-//! is not JSON is a record like any other.
+//! It finds records and says where they came from. Whether a record means anything is the core's
+//! business: a line that is not JSON is a record like any other.
 
 use crate::core::{LogTime, Name, Offset};
 use base64::Engine;

@@ -1,7 +1,8 @@
 //! Files in, report, facts or timeline out; no services.
 //!
-//! `replay` runs the same pipeline as the daemon over a log in files (facts.md §2). It commits nothing, releases nothing
-//! at the end of its input, and decides nothing that the core does not decide.
+//! `replay` runs the same pipeline as the daemon over a log in files (facts.md §2). It commits
+//! nothing, releases nothing at the end of its input, and decides nothing that the core does not
+//! decide.
 
 mod columns;
 mod cost;
@@ -102,7 +103,8 @@ pub enum ColorChoice {
 pub struct ReplaySettings {
     /// Bounds of the core; those of batches and commits do not matter here.
     pub limits: Limits,
-    /// Defaults of a topic by its name. Asked once, for the topic of the first record: the input is one partition.
+    /// Defaults of a topic by its name. Asked once, for the topic of the first record: the input
+    /// is one partition.
     pub defaults_of: Arc<dyn Fn(&str) -> TopicDefaults + Send + Sync>,
     /// Prices one call.
     pub price: PriceCall,
@@ -287,7 +289,8 @@ impl Run {
         });
     }
 
-    /// Tells the pipeline something and does what it says. No clock runs: whatever must wait waits for more records.
+    /// Tells the pipeline something and does what it says. No clock runs: whatever must wait
+    /// waits for more records.
     fn handle(&mut self, input: Input<'_>) {
         let now = Now::default();
         self.pipeline.handle(input, now);

@@ -1,7 +1,9 @@
-//! Where records came from: the internal offsets of the one log that is replayed, and the coordinates they stand for.
+//! Where records came from: the internal offsets of the one log that is replayed, and the
+//! coordinates they stand for.
 //!
-//! `replay` reads its whole input as one partition (facts.md §2). While that input is one partition in order, offsets
-//! stay as they are, so rows get the versions that the daemon gives them; else the core counts on by itself.
+//! `replay` reads its whole input as one partition (facts.md §2). While that input is one
+//! partition in order, offsets stay as they are, so rows get the versions that the daemon gives
+//! them; else the core counts on by itself.
 
 use crate::core::{Coordinates, Name, Offset};
 

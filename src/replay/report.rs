@@ -101,8 +101,8 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
     out
 }
 
-/// Facts by table, then invocation by invocation in the order of their first records, then by time; at one time by
-/// offset and identity.
+/// Facts by table, then invocation by invocation in the order of their first records, then by
+/// time; at one time by offset and identity.
 pub fn in_order(facts: &[Fact]) -> Vec<&Fact> {
     let mut first: BTreeMap<RunKey, (i64, i64)> = BTreeMap::new();
     for fact in facts {
@@ -380,7 +380,8 @@ fn totals(sums: &Sums, calls: &[Call<'_>], o: &mut Object<'_>) {
     o.truth("usage_complete", Some(sums.usage_complete));
 }
 
-/// What the calls cost together: 0 over no call, unknown over calls none of which has a price (rules.md §4).
+/// What the calls cost together: 0 over no call, unknown over calls none of which has a price
+/// (rules.md §4).
 fn cost(calls: &[Call<'_>]) -> Option<Usd> {
     let counted = || {
         calls
@@ -433,7 +434,8 @@ fn quarantined(row: &Quarantined, o: &mut Object<'_>) {
     o.text("reason", Some(row.reason.as_str()));
 }
 
-/// Every flag of any row, in the order of rules.md §9, then what was odd about the bytes of records.
+/// Every flag of any row, in the order of rules.md §9, then what was odd about the bytes of
+/// records.
 fn flags(replayed: &Replayed, facts: &[&Fact], out: &mut String) {
     let mut all = Flags::default();
     for fact in facts {
@@ -505,3 +507,6 @@ fn timeline_entry(entry: &Entry<'_>, o: &mut Object<'_>) {
     o.text("branch", Some(&seen.branch));
     o.text("author", seen.author.as_deref());
 }
+
+#[cfg(test)]
+mod tests;

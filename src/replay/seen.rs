@@ -1,6 +1,8 @@
-//! What the records themselves said, in order: the native events behind the facts, and short circuits.
+//! What the records themselves said, in order: the native events behind the facts, and short
+//! circuits.
 //!
-//! The core keeps no list of events, so `replay` looks at each record once more. Nothing here changes a fact.
+//! The core keeps no list of events, so `replay` looks at each record once more. Nothing here
+//! changes a fact.
 
 use crate::core::dialect::{self, DecodeContext, RecordBytes};
 use crate::core::event::{EventKind, HookOutcome, NativeEvent, Returned, RuntimeEvent, Str};

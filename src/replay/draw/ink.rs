@@ -168,7 +168,8 @@ pub fn columns(text: &str) -> usize {
     text.chars().map(char_columns).sum()
 }
 
-/// East Asian wide characters and emoji take two; the ranges are those of Unicode's `EastAsianWidth` W and F, coarsely.
+/// East Asian wide characters and emoji take two; the ranges are those of Unicode's
+/// `EastAsianWidth` W and F, coarsely.
 fn char_columns(c: char) -> usize {
     let is_wide = matches!(u32::from(c),
         0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF | 0xFE30..=0xFE6F

@@ -133,7 +133,8 @@ pub fn lanes(facts: &[&Fact], price: &PriceCall, glyphs: &Glyphs) -> Vec<Lane> {
 }
 
 impl Node {
-    /// The node of an agent on a branch: the branch's path, and the agent where it is not the branch's own.
+    /// The node of an agent on a branch: the branch's path, and the agent where it is not the
+    /// branch's own.
     fn at(&mut self, branch: &str, agent: &str) -> &mut Node {
         let mut path: Vec<&str> = branch.split('.').filter(|part| !part.is_empty()).collect();
         if !agent.is_empty() && path.last() != Some(&agent) {

@@ -154,7 +154,8 @@ fn scaled(part: i64, room: usize, whole: i64) -> usize {
     usize::try_from(columns).unwrap_or(0)
 }
 
-/// Silences so long that what is not silent would vanish: each more than nine tenths of what is left.
+/// Silences so long that what is not silent would vanish: each more than nine tenths of what is
+/// left.
 fn cuts(spans: &[(i64, i64)], whole: i64) -> Vec<(i64, i64)> {
     let mut gaps: Vec<(i64, i64)> = Vec::new();
     let mut end = spans.first().map_or(0, |span| span.1);
