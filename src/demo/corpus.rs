@@ -138,18 +138,14 @@ impl Recording {
         self.records.len()
     }
 
-    /// The verdicts that the records declare, as (actor, decision).
-    pub fn declared_verdicts(&self) -> Vec<(&str, &str)> {
-        let is_verdict = |record: &&Value| record["kind"] == "guardrail.decision";
-        self.records
+    /// The decisions of the verdicts that the records declare.
+    pub fn declared_verdicts(&self) -> Vec<&str> {
+        let verdicts = self
+            .records
             .iter()
-            .filter(is_verdict)
-            .map(|record| {
-                let actor = &record["actor"];
-                let name = actor.get("name").and_then(Value::as_str);
-                let name = name.or(actor["type"].as_str()).unwrap_or_default();
-                (name, record["decision"].as_str().unwrap_or_default())
-            })
+            .filter(|record| record["kind"] == "guardrail.decision");
+        verdicts
+            .filter_map(|record| record["decision"].as_str())
             .collect()
     }
 
@@ -170,7 +166,10 @@ impl Recording {
                 rewrite.record(&mut record);
                 Sendable {
                     after: Duration::from_nanos(at.abs_diff(self.first_at)),
-                    key: record["session_id"].as_str().unwrap_or(self.name).to_owned(),
+                    key: record["session_id"]
+                        .as_str()
+                        .unwrap_or(self.name)
+                        .to_owned(),
                     payload: record.to_string().into_bytes(),
                 }
             })
@@ -271,7 +270,8 @@ mod tests {
 
     #[test]
     fn every_recording_of_the_folder_is_embedded() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/adk-python/lifecycle");
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/adk-python/lifecycle");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -291,7 +291,13 @@ mod tests {
             for pass in [1, 2] {
                 let mut known = BTreeSet::new();
                 for record in sent(recording, pass, 0) {
-                    for key in ["invocation_id", "session_id", "run_id", "record_id", "call_id"] {
+                    for key in [
+                        "invocation_id",
+                        "session_id",
+                        "run_id",
+                        "record_id",
+                        "call_id",
+                    ] {
                         let Some(id) = record[key].as_str() else {
                             continue;
                         };
@@ -304,7 +310,9 @@ mod tests {
                     for id in [target, &record["parent"]["invocation_id"]] {
                         assert!(id.as_str().is_none_or(|id| known.contains(id)), "{id}");
                     }
-                    if let Some((_, id)) = record["branch"].as_str().and_then(|b| b.split_once("@fc")) {
+                    if let Some((_, id)) =
+                        record["branch"].as_str().and_then(|b| b.split_once("@fc"))
+                    {
                         assert!(known.contains(&format!("fc{id}")), "{id}");
                     }
                 }
