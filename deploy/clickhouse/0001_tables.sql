@@ -9,8 +9,11 @@
 -- (0002_views.sql), which collapse by themselves.
 --
 -- Texts are never NULL: empty means unknown or none. Instants, durations, counts and money are
--- NULL where they are unknown, never 0. There is no default TTL: say
--- `ALTER TABLE ... MODIFY TTL toDateTime(segment_logged_at) + INTERVAL 400 DAY` if you want one.
+-- NULL where they are unknown, never 0.
+--
+-- Inserts are synced to disk before they are acknowledged; parts stay compact up to 128 MiB, so
+-- that this costs a dozen syncs an insert instead of several for each column. There is no default
+-- TTL; `ALTER TABLE ... MODIFY TTL toDateTime(segment_logged_at) + INTERVAL 400 DAY` sets one.
 
 CREATE TABLE IF NOT EXISTS schema_migrations
 (
@@ -128,6 +131,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'One row per segment of an invocation; v_invocations folds segments into invocations';
 
@@ -214,6 +218,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'One row per occurrence of a branch within a segment';
 
@@ -306,6 +311,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'One row per pass of an agent over a branch within a segment';
 
@@ -470,6 +476,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'Calls that a model answered or may have answered, one row each';
 
@@ -574,6 +581,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'Answers that a hook or a cache gave instead of a model; never summed with calls';
 
@@ -656,6 +664,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'Executions of tool calls, one row per segment; v_tool_calls joins segments';
 
@@ -769,6 +778,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'Verdicts of guards, one row each; v_guardrail_audit adds what followed';
 
@@ -833,6 +843,7 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'What error handlers decided, one row each';
 
@@ -893,5 +904,6 @@ SETTINGS
     fsync_after_insert = 1,
     fsync_part_directory = 1,
     min_rows_to_fsync_after_merge = 1,
+    min_bytes_for_wide_part = 134217728,
     non_replicated_deduplication_window = 0
 COMMENT 'What should not be, one row per thing and kind';

@@ -12,6 +12,9 @@
 -- under FINAL in every version of the server. The views need the analyzer (`enable_analyzer = 1`,
 -- the default since 24.3).
 --
+-- Calls of twins name their database, which the server does not fix when a view is made: where it
+-- is not called `tachograph`, `tachograph schema apply` puts its name there; by hand, replace it.
+--
 -- A later file that adds a column to a table replaces the plain views too: their columns are fixed
 -- when they are made.
 
@@ -62,13 +65,13 @@ COMMENT 'Anomalies, the newest version of each; partitions of the days from - 1 
 -- ---- Model calls and what they used -----------------------------------------------------------
 
 CREATE OR REPLACE VIEW v_model_calls_between AS
-SELECT * FROM current_model_calls_between(
+SELECT * FROM tachograph.current_model_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
 WHERE billed_at >= {from:DateTime64(9, 'UTC')} AND billed_at < {to:DateTime64(9, 'UTC')}
 COMMENT 'Model calls billed between two instants: one row a call';
 
 CREATE OR REPLACE VIEW v_model_calls AS
-SELECT * FROM v_model_calls_between(
+SELECT * FROM tachograph.v_model_calls_between(
     from = '1900-01-01 00:00:00', to = '2262-04-11 00:00:00.000000001')
 COMMENT 'Model calls: one row a call';
 
@@ -107,7 +110,7 @@ SELECT
 FROM
 (
     SELECT *, served_by = 'model' AND usage_state IN ('reported', 'partial') AS counts
-    FROM v_model_calls_between(
+    FROM tachograph.v_model_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
 ) AS u
 GROUP BY day, time_zone, tenant, app, agent, provider, model
@@ -116,7 +119,7 @@ SETTINGS join_use_nulls = 0, aggregate_functions_null_for_empty = 0,
 COMMENT 'Usage and cost by day in the zone `tz`, with completeness, between two instants';
 
 CREATE OR REPLACE VIEW v_usage_daily AS
-SELECT * FROM v_usage_daily_between(
+SELECT * FROM tachograph.v_usage_daily_between(
     from = '1900-01-01 00:00:00', to = '2262-04-11 00:00:00.000000001',
     tz = 'UTC')
 COMMENT 'Usage and cost by day in UTC, with their completeness';
@@ -127,14 +130,14 @@ SELECT
     c.* EXCEPT (about_call),
     if(c.served_by = 'unknown', 'served_by_unknown', 'usage_' || c.usage_state) AS reason,
     a.kinds AS anomalies
-FROM (SELECT *, 'model_call/' || call_key AS about_call FROM v_model_calls_between(
+FROM (SELECT *, 'model_call/' || call_key AS about_call FROM tachograph.v_model_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})) AS c
 LEFT JOIN
 (
     SELECT
         tenant AS of_tenant, app AS of_app, invocation_id AS of_invocation,
         about, arraySort(groupUniqArray(kind)) AS kinds
-    FROM current_anomalies_between(
+    FROM tachograph.current_anomalies_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
     GROUP BY of_tenant, of_app, of_invocation, about
 ) AS a
@@ -146,7 +149,7 @@ SETTINGS join_use_nulls = 0, aggregate_functions_null_for_empty = 0,
 COMMENT 'Model calls whose usage is missing, partial or invalid, between two instants';
 
 CREATE OR REPLACE VIEW v_unmetered AS
-SELECT * FROM v_unmetered_between(
+SELECT * FROM tachograph.v_unmetered_between(
     from = '1900-01-01 00:00:00', to = '2262-04-11 00:00:00.000000001')
 COMMENT 'Model calls whose usage is missing, partial or invalid';
 
@@ -194,7 +197,7 @@ SELECT
 FROM
 (
     SELECT *, (segment_logged_at, first_topic, first_partition, first_offset) AS place
-    FROM current_tool_calls_between(
+    FROM tachograph.current_tool_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
 ) AS t
 GROUP BY tenant, app, invocation_id, call_key, execution
@@ -205,7 +208,7 @@ SETTINGS join_use_nulls = 0, aggregate_functions_null_for_empty = 0,
 COMMENT 'Tool calls, one row an execution over all segments, between two instants';
 
 CREATE OR REPLACE VIEW v_tool_calls AS
-SELECT * FROM v_tool_calls_between(
+SELECT * FROM tachograph.v_tool_calls_between(
     from = '1900-01-01 00:00:00', to = '2262-04-11 00:00:00.000000001')
 COMMENT 'Tool calls, one row an execution over all segments';
 
@@ -229,7 +232,7 @@ FROM
     FROM
     (
         SELECT *, min(headless) OVER (PARTITION BY tenant, app, invocation_id) AS is_headless
-        FROM current_invocations_between(
+        FROM tachograph.current_invocations_between(
             from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
     )
     WHERE headless = is_headless
@@ -260,7 +263,7 @@ SELECT
 FROM
 (
     SELECT *, served_by = 'model' AND usage_state IN ('reported', 'partial') AS counts
-    FROM current_model_calls_between(
+    FROM tachograph.current_model_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
 ) AS u
 GROUP BY tenant, app, invocation_id
@@ -276,7 +279,7 @@ WITH RECURSIVE lineage AS
     SELECT DISTINCT
         tenant, app AS root_app, invocation_id AS root_id, app, invocation_id,
         toUInt16(0) AS depth
-    FROM current_invocations_between(
+    FROM tachograph.current_invocations_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
     UNION ALL
     SELECT
@@ -290,7 +293,7 @@ WITH RECURSIVE lineage AS
             argMinIf(parent_invocation_id,
                 (segment_logged_at, first_topic, first_partition, first_offset),
                 parent_invocation_id != '') AS parent_id
-        FROM current_invocations_between(
+        FROM tachograph.current_invocations_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
         GROUP BY tenant, app, invocation_id
         HAVING parent_id NOT IN ('', invocation_id)
@@ -381,7 +384,7 @@ FROM
         argMax(s.last_topic, place) AS last_topic,
         argMax(s.last_partition, place) AS last_partition,
         argMax(s.last_offset, place) AS last_offset
-    FROM invocation_segments_between(
+    FROM tachograph.invocation_segments_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS s
     GROUP BY tenant, app, invocation_id
 ) AS f
@@ -416,9 +419,9 @@ LEFT JOIN
         sum(c.total) AS all_total,
         sum(c.cost_usd) AS all_cost_usd,
         sum(c.cost_incomplete_calls) AS all_cost_incomplete
-    FROM invocation_lineage_between(
+    FROM tachograph.invocation_lineage_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS g
-    LEFT JOIN invocation_usage_between(
+    LEFT JOIN tachograph.invocation_usage_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS c
     ON c.tenant = g.tenant AND c.app = g.app AND c.invocation_id = g.invocation_id
     GROUP BY g.tenant, g.root_app, g.root_id
@@ -428,7 +431,7 @@ LEFT JOIN
 (
     SELECT tenant AS of_tenant, app AS of_app, invocation_id AS of_invocation,
         count() AS answers
-    FROM current_local_answers_between(
+    FROM tachograph.current_local_answers_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
     GROUP BY of_tenant, of_app, of_invocation
 ) AS l
@@ -437,7 +440,7 @@ LEFT JOIN
 (
     SELECT tenant AS of_tenant, app AS of_app, invocation_id AS of_invocation,
         uniqExact(call_key, execution) AS calls
-    FROM current_tool_calls_between(
+    FROM tachograph.current_tool_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
     GROUP BY of_tenant, of_app, of_invocation
 ) AS t
@@ -449,7 +452,7 @@ SETTINGS join_use_nulls = 0, aggregate_functions_null_for_empty = 0,
 COMMENT 'Invocations, folded over their segments, that started between two instants';
 
 CREATE OR REPLACE VIEW v_invocations AS
-SELECT * FROM v_invocations_between(
+SELECT * FROM tachograph.v_invocations_between(
     from = '1900-01-01 00:00:00', to = '2262-04-11 00:00:00.000000001')
 COMMENT 'Invocations, folded over their segments';
 
@@ -475,7 +478,7 @@ FROM
         x.input_total AS input_total,
         x.output_total AS output_total,
         segment_logged_at, first_topic, first_partition, first_offset
-    FROM current_model_calls_between(
+    FROM tachograph.current_model_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS x
     UNION ALL
     SELECT
@@ -493,7 +496,7 @@ FROM
         CAST(NULL AS Nullable(UInt64)) AS input_total,
         CAST(NULL AS Nullable(UInt64)) AS output_total,
         segment_logged_at, first_topic, first_partition, first_offset
-    FROM v_tool_calls_between(
+    FROM tachograph.v_tool_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS x
     UNION ALL
     SELECT
@@ -511,7 +514,7 @@ FROM
         CAST(NULL AS Nullable(UInt64)) AS input_total,
         CAST(NULL AS Nullable(UInt64)) AS output_total,
         segment_logged_at, first_topic, first_partition, first_offset
-    FROM invocation_segments_between(
+    FROM tachograph.invocation_segments_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS x
     WHERE number > 1
     UNION ALL
@@ -531,7 +534,7 @@ FROM
         CAST(NULL AS Nullable(UInt64)) AS input_total,
         CAST(NULL AS Nullable(UInt64)) AS output_total,
         segment_logged_at, first_topic, first_partition, first_offset
-    FROM current_guardrail_decisions_between(
+    FROM tachograph.current_guardrail_decisions_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS x
 )
 WHERE coalesce(started_at, ended_at, segment_logged_at) >= {from:DateTime64(9, 'UTC')}
@@ -539,7 +542,7 @@ WHERE coalesce(started_at, ended_at, segment_logged_at) >= {from:DateTime64(9, '
 COMMENT 'Pieces of lanes that began between two instants: model, tool, wait, verdict';
 
 CREATE OR REPLACE VIEW v_timeline AS
-SELECT * FROM v_timeline_between(
+SELECT * FROM tachograph.v_timeline_between(
     from = '1900-01-01 00:00:00', to = '2262-04-11 00:00:00.000000001')
 COMMENT 'Pieces of lanes: model, tool, wait, verdict';
 
@@ -557,14 +560,14 @@ SELECT
     multiIf(m.is_known, m.ended_at, t.is_known, t.ended_at, NULL) AS followed_ended_at,
     if(m.is_known, m.output_total, NULL) AS followed_output_total,
     if(t.is_known, toString(t.executed), '') AS followed_executed
-FROM current_guardrail_decisions_between(
+FROM tachograph.current_guardrail_decisions_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS d
 LEFT JOIN
 (
     SELECT tenant AS of_tenant, app AS of_app, invocation_id AS of_invocation,
         call_key, 'model' AS kind, true AS is_known,
         model, status, started_at, ended_at, output_total
-    FROM current_model_calls_between(
+    FROM tachograph.current_model_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')})
 ) AS m
 ON m.of_tenant = d.tenant AND m.of_app = d.app AND m.of_invocation = d.invocation_id
@@ -578,7 +581,7 @@ LEFT JOIN
         argMax(c.executed, execution) AS executed,
         min(c.started_at) AS started_at,
         tupleElement(argMax(tuple(c.ended_at), execution), 1) AS ended_at
-    FROM v_tool_calls_between(
+    FROM tachograph.v_tool_calls_between(
         from = {from:DateTime64(9, 'UTC')}, to = {to:DateTime64(9, 'UTC')}) AS c
     GROUP BY of_tenant, of_app, of_invocation, call_key
 ) AS t
@@ -591,6 +594,6 @@ SETTINGS join_use_nulls = 0, aggregate_functions_null_for_empty = 0,
 COMMENT 'Verdicts between two instants, with what followed and where their records lie in the log';
 
 CREATE OR REPLACE VIEW v_guardrail_audit AS
-SELECT * FROM v_guardrail_audit_between(
+SELECT * FROM tachograph.v_guardrail_audit_between(
     from = '1900-01-01 00:00:00', to = '2262-04-11 00:00:00.000000001')
 COMMENT 'Verdicts, with what followed and where their records lie in the log';

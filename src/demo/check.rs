@@ -2,7 +2,7 @@
 //!
 //! Deliberately no tolerance: counts are equal or they are wrong.
 
-use super::ledger::{Ledger, TOOL_CALLS, Truth, in_clickhouse, in_metrics};
+use super::ledger::{Ledger, TAKEN_BACK, TOOL_CALLS, Truth, in_clickhouse, in_metrics};
 use super::metrics::Scrape;
 use super::producer::Progress;
 use super::{DemoError, Stage};
@@ -107,12 +107,17 @@ pub fn compare(stage: &Stage<'_>, is_settled: bool) -> Result<bool, DemoError> {
         super::put(&format!("{dead} records could not be read\n"));
     }
     super::put(&format!(
-        "\n{} figures of {} recordings compared; {} that the streams cannot tell are left out, and \
-         {} verdicts that no guard declared\n",
+        "\n{} figures of {} recordings compared; left out or as listed in exceptions.json: {}, and {} \
+         verdicts that no guard declared\n{}",
         verdict.figures,
         stage.recordings.len(),
         truth.exceptions,
-        truth.undeclared_verdicts
+        truth.undeclared_verdicts,
+        match truth.counted.is_empty() {
+            true => "",
+            false =>
+                "in brackets: what a counter says that cannot fall when a report takes tokens back\n",
+        }
     ));
     let is_equal = verdict.differences.is_empty() && is_clean;
     super::put(match is_equal {
@@ -122,11 +127,18 @@ pub fn compare(stage: &Stage<'_>, is_settled: bool) -> Result<bool, DemoError> {
     Ok(is_equal)
 }
 
+/// One figure in one place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    want: u64,
+    got: u64,
+}
+
 /// What comparing came to.
 #[derive(Debug, Default)]
 struct Verdict {
-    /// By figure, over all recordings: expected, in ClickHouse, in `/metrics`.
-    sums: BTreeMap<String, [u64; 3]>,
+    /// By figure, over all recordings: in ClickHouse, in `/metrics`; `None` where it is not told.
+    sums: BTreeMap<String, [Option<Told>; 2]>,
     figures: u64,
     differences: Vec<String>,
 }
@@ -134,27 +146,32 @@ struct Verdict {
 impl Verdict {
     fn of(truth: &Truth, rows: &Ledger, counters: &Ledger) -> Verdict {
         let mut out = Verdict::default();
-        let known = [&truth.ledger, rows, counters];
+        let known = [&truth.ledger, &truth.counted, rows, counters];
         let keys: BTreeSet<_> = known.iter().flat_map(|ledger| ledger.keys()).collect();
         for key in keys {
-            let of = |ledger: &Ledger| ledger.get(key).copied().unwrap_or_default();
-            let want = of(&truth.ledger);
-            let counted = truth.counted.get(key).copied().unwrap_or(want);
-            let in_metrics = match key.0.as_str() {
-                TOOL_CALLS => counted,
-                _ => of(counters),
-            };
-            let sums = out.sums.entry(key.0.clone()).or_default();
-            for (sum, value) in sums.iter_mut().zip([want, of(rows), in_metrics]) {
-                *sum += value;
-            }
-            out.figures += 2;
-            for (place, got, want) in [
-                ("ClickHouse", of(rows), want),
-                ("/metrics", in_metrics, counted),
-            ] {
+            let of = |ledger: &Ledger| ledger.get(key).copied();
+            let want = of(&truth.ledger).unwrap_or_default();
+            let places = [
+                ("ClickHouse", TAKEN_BACK, want, of(rows)),
+                (
+                    "/metrics",
+                    TOOL_CALLS,
+                    of(&truth.counted).unwrap_or(want),
+                    of(counters),
+                ),
+            ];
+            let (figure, app) = key;
+            let sums = out.sums.entry(figure.clone()).or_default();
+            for (sum, (place, untold, want, got)) in sums.iter_mut().zip(places) {
+                if figure == untold {
+                    continue;
+                }
+                let got = got.unwrap_or_default();
+                let sum = sum.get_or_insert_default();
+                sum.want += want;
+                sum.got += got;
+                out.figures += 1;
                 if got != want {
-                    let (figure, app) = key;
                     let line = format!("{app}: {figure}: {got} in {place}, truly {want}");
                     out.differences.push(line);
                 }
@@ -165,20 +182,25 @@ impl Verdict {
 
     fn table(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "{:<24}{:>10}{:>12}{:>10}  ok",
-            "figure", "expected", "ClickHouse", "/metrics"
-        );
-        for (figure, [want, rows, counted]) in &self.sums {
+        let mut row = |cells: [&str; 5]| {
+            let [figure, want, rows, counted, ok] = cells;
+            let _ = writeln!(out, "{figure:<24}{want:>16}{rows:>12}{counted:>12}  {ok}");
+        };
+        row(["figure", "expected", "ClickHouse", "/metrics", "ok"]);
+        for (figure, [rows, counted]) in &self.sums {
             let differs = format!(": {figure}: ");
             let is_ok = !self.differences.iter().any(|line| line.contains(&differs));
-            let counted = match figure.as_str() {
-                TOOL_CALLS => "-".to_owned(),
-                _ => counted.to_string(),
+            let got =
+                |told: &Option<Told>| told.map_or("-".to_owned(), |told| told.got.to_string());
+            let want = match (rows, counted) {
+                (Some(rows), Some(counted)) if rows.want != counted.want => {
+                    format!("{} ({})", rows.want, counted.want)
+                }
+                (Some(told), _) | (None, Some(told)) => told.want.to_string(),
+                (None, None) => String::new(),
             };
             let word = if is_ok { "yes" } else { "NO" };
-            let _ = writeln!(out, "{figure:<24}{want:>10}{rows:>12}{counted:>10}  {word}");
+            row([figure, &want, &got(rows), &got(counted), word]);
         }
         for difference in &self.differences {
             let _ = writeln!(out, "  {difference}");
@@ -204,7 +226,8 @@ mod tests {
         let right = truth.ledger.clone();
         let wrong = Ledger::from([(key("model calls"), 4)]);
         assert!(Verdict::of(&truth, &right, &right).differences.is_empty());
-        for (rows, counters) in [(&wrong, &right), (&right, &wrong), (&right, &Ledger::new())] {
+        let none = Ledger::new();
+        for (rows, counters) in [(&wrong, &right), (&right, &wrong), (&right, &none)] {
             let verdict = Verdict::of(&truth, rows, counters);
             assert_eq!(verdict.differences.len(), 1);
             assert!(verdict.table().contains("NO"), "{}", verdict.table());
@@ -213,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_should_not_be_there_fails() {
-        let stray = Ledger::from([(key("verdicts deny"), 1)]);
+        let stray: Ledger = Ledger::from([(key("verdicts deny"), 1)]);
         let verdict = Verdict::of(&Truth::default(), &stray, &Ledger::new());
         let says = "01_simple: verdicts deny: 1 in ClickHouse, truly 0";
         assert_eq!(verdict.differences, [says]);

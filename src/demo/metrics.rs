@@ -63,7 +63,9 @@ impl Scrape {
 
     /// The sum over all series of a metric.
     pub fn sum(&self, name: &str) -> f64 {
-        self.of_metric(name).map(|series| series.value).sum()
+        // A plain sum of no floats is -0.
+        let values = self.of_metric(name).map(|series| series.value);
+        values.fold(0.0, |sum, value| sum + value)
     }
 }
 
@@ -113,6 +115,7 @@ mod tests {
         assert_eq!(scrape.sum("a"), 7.5);
         assert_eq!(scrape.sum("b_total"), 1000.0);
         let first = scrape.of_metric("a").next().unwrap();
+        assert_eq!(scrape.sum("c").to_string(), "0");
         assert_eq!(first.label("y"), "say \"hi\", {ok}");
         assert_eq!((first.label("x"), first.label("z")), ("1", ""));
     }
