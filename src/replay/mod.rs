@@ -414,6 +414,16 @@ fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Facts as `--output facts` prints them, one a line.
+pub fn facts_text(facts: &[Fact]) -> String {
+    let mut out = String::new();
+    for fact in report::in_order(facts) {
+        out.push_str(&columns::line(fact));
+        out.push('\n');
+    }
+    out
+}
+
 fn print_facts(replayed: &Replayed) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     for fact in report::in_order(&replayed.facts) {
