@@ -9,20 +9,31 @@ use std::time::{Duration, Instant};
 /// How long one demo may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-fn demo(name: &str, arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_tachograph"))
+/// A demo that ends with its test.
+struct Demo(Child);
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn demo(name: &str, arguments: &[&str]) -> Demo {
+    let child = Command::new(env!("CARGO_BIN_EXE_tachograph"))
         .arg("demo")
         .arg("--dir")
         .arg(support::scratch(name))
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
         .spawn()
-        .unwrap()
+        .unwrap();
+    Demo(child)
 }
 
-/// Waits for the end; kills what does not end.
+/// Waits for the end; kills what does not end in time.
 fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let began = Instant::now();
     while began.elapsed() < patience {
@@ -37,14 +48,14 @@ fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
 
 #[test]
 fn once_ends_by_itself_with_every_sum_right() {
-    let mut child = demo("demo_once", &["--once"]);
-    let mut stdout = child.stdout.take().unwrap();
+    let mut demo = demo("demo_once", &["--once"]);
+    let mut stdout = demo.0.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
         stdout.read_to_string(&mut text).unwrap();
         text
     });
-    let status = ended(&mut child, PATIENCE);
+    let status = ended(&mut demo.0, PATIENCE);
     let text = reader.join().unwrap();
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{text}");
     assert!(
@@ -58,8 +69,8 @@ fn once_ends_by_itself_with_every_sum_right() {
 
 #[test]
 fn its_two_queries_answer_and_ctrl_c_ends_it() {
-    let mut child = demo("demo_live", &["--pace", "10"]);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut demo = demo("demo_live", &["--pace", "10"]);
+    let mut lines = BufReader::new(demo.0.stdout.take().unwrap()).lines();
     let mut queries = vec![String::new()];
     // Each query ends with an empty line; the summary begins after the second.
     for line in lines.by_ref().map(Result::unwrap) {
@@ -84,6 +95,7 @@ fn its_two_queries_answer_and_ctrl_c_ends_it() {
             .and_then(|calls| calls.parse::<u64>().ok())
             .is_some_and(|calls| calls > 0)
     };
+    assert_eq!(queries.len(), 3, "{queries:?}");
     let summary = lines.by_ref().map(Result::unwrap).find(is_counting);
     let answers: Vec<String> = queries[..2]
         .iter()
@@ -92,11 +104,11 @@ fn its_two_queries_answer_and_ctrl_c_ends_it() {
             String::from_utf8(told.stdout).unwrap()
         })
         .collect();
-    let pid = i32::try_from(child.id()).unwrap();
+    let pid = i32::try_from(demo.0.id()).unwrap();
     // SAFETY: a signal to our own child, which has not been waited for.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
-    let status = ended(&mut child, Duration::from_secs(30));
+    let status = ended(&mut demo.0, Duration::from_secs(30));
     let rest = rest.join().unwrap().join("\n");
     assert_eq!(status.and_then(|status| status.code()), Some(0), "{rest}");
     assert!(summary.is_some());

@@ -107,18 +107,16 @@ pub fn compare(stage: &Stage<'_>, is_settled: bool) -> Result<bool, DemoError> {
         super::put(&format!("{dead} records could not be read\n"));
     }
     super::put(&format!(
-        "\n{} figures of {} recordings compared; left out or as listed in exceptions.json: {}, and {} \
-         verdicts that no guard declared\n{}",
+        "\n{} figures of {} recordings compared; exceptions that are listed: {}; verdicts that no \
+         guard declared, hence not told: {}\n",
         verdict.figures,
         stage.recordings.len(),
         truth.exceptions,
         truth.undeclared_verdicts,
-        match truth.counted.is_empty() {
-            true => "",
-            false =>
-                "in brackets: what a counter says that cannot fall when a report takes tokens back\n",
-        }
     ));
+    if !truth.counted.is_empty() {
+        super::put("in brackets: a counter cannot fall where a later report takes tokens back\n");
+    }
     let is_equal = verdict.differences.is_empty() && is_clean;
     super::put(match is_equal {
         true => "every figure in ClickHouse and in /metrics equals the truth\n",

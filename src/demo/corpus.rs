@@ -4,7 +4,7 @@
 //! tenant and its app, and in nothing else.
 
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The tenant of every record.
@@ -84,6 +84,8 @@ pub struct Recording {
     records: Vec<Value>,
     /// Call ids of the recording, which branch names may repeat.
     call_ids: BTreeSet<String>,
+    /// Session of each nested invocation's parent.
+    root_sessions: BTreeMap<String, String>,
     /// Time of the first record, ns since 1970.
     first_at: i64,
     /// From the first record to the last.
@@ -95,7 +97,7 @@ pub struct Recording {
 pub struct Sendable {
     /// Since the first record of the recording, at the recorded pace.
     pub after: Duration,
-    /// Kafka key: the session, so that a session's records stay in order.
+    /// Kafka key: the root session, so that a run and its nested runs share a partition.
     pub key: String,
     pub payload: Vec<u8>,
 }
@@ -120,6 +122,7 @@ impl Recording {
                 call_ids.insert(id.to_owned());
             }
         }
+        let root_sessions = root_sessions(&records);
         let times = || records.iter().filter_map(|record| record["at"].as_i64());
         let first_at = times().min().unwrap_or_default();
         let last_at = times().max().unwrap_or_default();
@@ -128,6 +131,7 @@ impl Recording {
             name,
             records,
             call_ids,
+            root_sessions,
             first_at,
             span,
         }
@@ -162,14 +166,15 @@ impl Recording {
             .iter()
             .map(|record| {
                 let at = record["at"].as_i64().unwrap_or(self.first_at);
+                let text = |key: &str| record[key].as_str().unwrap_or_default();
+                let root = self.root_sessions.get(text("invocation_id"));
+                let session = root.map_or(text("session_id"), String::as_str);
+                let key = format!("{session}{}", rewrite.mark);
                 let mut record = record.clone();
                 rewrite.record(&mut record);
                 Sendable {
                     after: Duration::from_nanos(at.abs_diff(self.first_at)),
-                    key: record["session_id"]
-                        .as_str()
-                        .unwrap_or(self.name)
-                        .to_owned(),
+                    key,
                     payload: record.to_string().into_bytes(),
                 }
             })
@@ -180,6 +185,22 @@ impl Recording {
     fn number(&self) -> &'static str {
         self.name.split('_').next().unwrap_or(self.name)
     }
+}
+
+/// Nested invocations and the session of the one that nests them, one level deep as recorded.
+fn root_sessions(records: &[Value]) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for record in records {
+        let parent = &record["parent"]["invocation_id"];
+        let root = records
+            .iter()
+            .find(|other| parent.is_string() && other["invocation_id"] == *parent);
+        let session = root.and_then(|root| root["session_id"].as_str());
+        if let (Some(id), Some(session)) = (record["invocation_id"].as_str(), session) {
+            out.insert(id.to_owned(), session.to_owned());
+        }
+    }
+    out
 }
 
 /// What one pass makes of the records of one recording.
@@ -257,7 +278,6 @@ impl Rewrite<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use std::path::Path;
 
     fn sent(recording: &Recording, pass: u64, starts_at: i64) -> Vec<Value> {
@@ -334,6 +354,21 @@ mod tests {
                 assert_eq!(old["usage"], new["usage"]);
             }
         }
+    }
+
+    #[test]
+    fn a_nested_run_goes_where_its_parent_goes() {
+        let nested = recordings();
+        let nested = nested
+            .iter()
+            .find(|one| one.name == "14_agent_tool_nested")
+            .unwrap();
+        let keys: BTreeSet<String> = nested
+            .records(1, 0)
+            .into_iter()
+            .map(|one| one.key)
+            .collect();
+        assert_eq!(keys, BTreeSet::from(["s-1.14.1".to_owned()]));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use metrics::Scrape;
 use producer::{Cluster, PARTITIONS, Play, Progress, STRETCH, TOPIC};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -110,7 +110,7 @@ pub fn run(args: &DemoArgs) -> Result<bool, DemoError> {
         config.limits.work_in_flight_max,
     ))?;
     let recordings = corpus::recordings();
-    let (daemon, address) = Daemon::start(config)?;
+    let (daemon, address) = listening(config, args.port)?;
     let stage = Stage {
         engine: &engine,
         shutdown: &daemon.shutdown,
@@ -188,7 +188,7 @@ fn config(args: &DemoArgs, engine: &Engine, cluster: &Cluster) -> Config {
         value: engine.password().to_owned(),
         ..Secret::default()
     };
-    config.http_listen = listen(args.port);
+    config.http_listen = format!("127.0.0.1:{}", args.port.unwrap_or(METRICS_PORT));
     config.log_format = LogFormat::Human;
     let limits = &mut config.limits;
     limits.batch_age_max = Duration::from_millis(300);
@@ -204,20 +204,18 @@ fn config(args: &DemoArgs, engine: &Engine, cluster: &Cluster) -> Config {
     config
 }
 
-/// The address of `/metrics`: the port asked for, else the usual one, else a free one.
-fn listen(port: Option<u16>) -> String {
-    if let Some(port) = port {
-        return format!("127.0.0.1:{port}");
-    }
-    let usual = format!("127.0.0.1:{METRICS_PORT}");
-    match TcpListener::bind(&usual) {
-        Ok(_) => usual,
-        Err(_) => {
+/// The daemon on the port asked for; where none was and the usual one is taken, on a free one.
+fn listening(mut config: Config, port: Option<u16>) -> Result<(Daemon, SocketAddr), DemoError> {
+    let started = Daemon::start(config.clone());
+    match started {
+        Err(DemoError::Daemon(DaemonError::Listen(_))) if port.is_none() => {
             put(&format!(
                 "port {METRICS_PORT} is taken: /metrics listens on a free one\n"
             ));
-            "127.0.0.1:0".to_owned()
+            config.http_listen = "127.0.0.1:0".to_owned();
+            Daemon::start(config)
         }
+        started => started,
     }
 }
 
