@@ -3,13 +3,16 @@
 //! Deliberately the one place where errors become exit codes (config.md, "Exit codes").
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(feature = "demo")]
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use tachograph::config::{Config, ConfigError, Needs};
 use tachograph::daemon::{self, DaemonError};
 use tachograph::log;
+use tachograph::replay::{self, ReplayArgs, ReplaySettings};
 use tachograph::shutdown::Shutdown;
 
 const USAGE: u8 = 64;
@@ -29,6 +32,7 @@ const INTERRUPTED: u8 = 130;
     arg_required_else_help = true,
     after_help = "\
 Examples:
+  tachograph replay events.ndjson           draws what a file of records says; needs no services
   tachograph config check tachograph.toml   says all that is wrong with a file
   tachograph schema apply                   makes the tables in ClickHouse
   tachograph run --config tachograph.toml   reads Kafka until a signal"
@@ -46,6 +50,8 @@ Examples:
   tachograph run --config /etc/tachograph.toml
   tachograph run --instance-id \"$HOSTNAME\"   one fixed id per pod: a restart moves no partition")]
     Run(RunArgs),
+    /// Read files of records and print what happened; needs no services
+    Replay(ReplayArgs),
     /// Print, apply or check the tables and views in ClickHouse
     #[command(
         subcommand,
@@ -197,6 +203,7 @@ pub fn main() -> ExitCode {
 fn perform(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => run(&args)?,
+        Command::Replay(args) => return replay(&args),
         Command::Schema(command) => schema(command)?,
         Command::Config(command) => config(command)?,
         #[cfg(feature = "demo")]
@@ -219,6 +226,16 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     log::init(config.log_format);
     daemon::run(&config, &Shutdown::default(), |_| {})?;
     Ok(())
+}
+
+fn replay(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    let config = Config::load(args.config.as_deref(), Needs::Nothing)?;
+    let settings = ReplaySettings {
+        limits: config.limits.clone(),
+        defaults_of: Arc::new(move |topic| config.topic_defaults(topic)),
+        ..ReplaySettings::default()
+    };
+    Ok(replay::run(args, &settings))
 }
 
 fn config(command: ConfigCommand) -> Result<(), Failure> {

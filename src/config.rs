@@ -311,7 +311,9 @@ trait Choice {
 }
 
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$default:meta])? $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$default:meta])? $variant:ident = $word:literal),+ $(,)?
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name { $($(#[$default])? $variant),+ }

@@ -44,6 +44,7 @@ fn every_command_has_help_with_an_example() {
     let commands: &[&[&str]] = &[
         &[],
         &["run"],
+        &["replay"],
         &["schema"],
         &["schema", "print"],
         &["schema", "apply"],
@@ -74,6 +75,7 @@ fn wrong_command_lines_are_64() {
         &["run", "--confg", "x"],
         &["run", "surplus"],
         &["config", "check"],
+        &["replay"],
         &["schema"],
         &[],
     ] {

@@ -11,11 +11,11 @@ use toml::{Table, Value};
 /// What the command at hand cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// `run`: `kafka.brokers` and `clickhouse.url` must be said.
+    /// `run`: `kafka.brokers`, `clickhouse.url` and the secrets.
     Everything,
-    /// `schema`: `clickhouse.url` must be said.
+    /// `schema`: `clickhouse.url` and its secret.
     ClickHouse,
-    /// `replay`, `config print`: every key has a default.
+    /// `replay`, `config print`: every key has a default, and secrets are not looked up.
     Nothing,
 }
 
@@ -98,13 +98,14 @@ pub(super) fn parse(
         unknown(&values, section.name, &mut problems);
     }
     unknown(&table, "", &mut problems);
-    secret(&mut config.kafka.password, "kafka", env, &mut problems);
-    secret(
-        &mut config.clickhouse.password,
-        "clickhouse",
-        env,
-        &mut problems,
-    );
+    // Who opens no connection needs no secret.
+    if needs == Needs::Everything {
+        secret(&mut config.kafka.password, "kafka", env, &mut problems);
+    }
+    if needs != Needs::Nothing {
+        let password = &mut config.clickhouse.password;
+        secret(password, "clickhouse", env, &mut problems);
+    }
     check(&mut config, &mut problems);
     match problems.0.is_empty() {
         true => Ok(config),

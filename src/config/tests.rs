@@ -5,7 +5,11 @@ use super::*;
 const EXAMPLE: &str = include_str!("../../deploy/tachograph.example.toml");
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(text, Needs::Nothing, &|name| {
+    let needs = match text.contains("url") {
+        true => Needs::ClickHouse,
+        false => Needs::Nothing,
+    };
+    Config::parse(text, needs, &|name| {
         (name == "PASSWORD").then(|| "open sesame".to_owned())
     })
 }
@@ -93,7 +97,7 @@ fn names_what_is_required() {
 
 #[test]
 fn secrets_are_looked_up_and_never_printed() {
-    let text = "[clickhouse]\npassword_env = \"PASSWORD\"";
+    let text = "[clickhouse]\nurl = \"http://a\"\npassword_env = \"PASSWORD\"";
     let config = parse(text).expect("the variable is set");
     assert_eq!(config.clickhouse.password.value, "open sesame");
     assert!(!config.render().contains("sesame"));

@@ -28,7 +28,9 @@ pub(super) fn parse_span(text: &str) -> Option<Duration> {
 
 /// The size in the largest unit that fits exactly.
 pub(super) fn bytes_text(bytes: usize) -> String {
-    let fits = SIZES.iter().find(|(_, factor)| bytes % factor == 0);
+    let fits = SIZES
+        .iter()
+        .find(|(_, factor)| bytes.is_multiple_of(*factor));
     let (unit, factor) = fits.unwrap_or(&("B", 1));
     format!("{} {unit}", bytes / factor)
 }
@@ -36,7 +38,9 @@ pub(super) fn bytes_text(bytes: usize) -> String {
 /// The span in the largest unit that fits exactly; whole milliseconds.
 pub(super) fn span_text(span: Duration) -> String {
     let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let fits = SPANS_MS.iter().find(|(_, factor)| ms % factor == 0);
+    let fits = SPANS_MS
+        .iter()
+        .find(|(_, factor)| ms.is_multiple_of(*factor));
     let (unit, factor) = fits.unwrap_or(&("ms", 1));
     format!("{} {unit}", ms / factor)
 }

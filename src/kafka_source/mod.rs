@@ -5,6 +5,7 @@
 
 mod client;
 mod dead_letter;
+mod list;
 mod position;
 mod reading;
 mod rebalance;
@@ -17,7 +18,7 @@ use crate::config::{Config, Kafka};
 use crate::core::ledger::{self, Watermark};
 use crate::core::{LogSource, LogTime, Now, Offset, PartitionId, TopicDefaults};
 use crate::warn_rarely;
-use rdkafka::bindings as sys;
+use list::{commit_with_result, list_of, log_refusal, marks_of};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
@@ -378,7 +379,7 @@ impl State {
         for element in committed.elements() {
             element.error()?;
             let marks = match element.offset() {
-                KafkaOffset::Offset(offset) => Some(read_marks(offset, &element)),
+                KafkaOffset::Offset(offset) => Some(marks_of(offset, &element)),
                 _ => None,
             };
             let (topic, partition) = (element.topic(), element.partition());
@@ -582,59 +583,5 @@ impl State {
             return Some(format!("joining the group {:?}", self.kafka.group));
         }
         (!self.pending.is_empty()).then(|| "cannot look up commits and ends yet".to_owned())
-    }
-}
-
-fn read_marks(
-    offset: i64,
-    element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>,
-) -> Watermark {
-    let (marks, is_unknown) = position::marks(offset, element.metadata());
-    if is_unknown {
-        tracing::warn!(
-            topic = element.topic(),
-            partition = element.partition(),
-            offset,
-            "the commit's metadata is not of this build: taken as a bare offset"
-        );
-    }
-    marks
-}
-
-fn list_of<'p>(places: impl Iterator<Item = (&'p Place, KafkaOffset)>) -> TopicPartitionList {
-    let mut list = TopicPartitionList::new();
-    for (place, offset) in places {
-        let mut element = list.add_partition(&place.topic, place.partition);
-        // Fails only for offsets that no i64 holds.
-        let _ = element.set_offset(offset);
-    }
-    list
-}
-
-fn log_refusal(what: &'static str, done: KafkaResult<()>) {
-    if let Err(error) = done {
-        warn_rarely!(what, %error, "librdkafka refused {what}");
-    }
-}
-
-/// Commits without waiting; the result comes to `Context::commit_callback` out of a later `poll`,
-/// which rdkafka's own `CommitMode::Async` never brings about (kafka.md §4.1).
-fn commit_with_result(
-    consumer: &BaseConsumer<Context>,
-    list: &TopicPartitionList,
-) -> Result<(), RDKafkaErrorCode> {
-    // SAFETY: both pointers outlive the call, librdkafka copies the list, and the reference to the
-    // queue is given back.
-    let error = unsafe {
-        let native = consumer.client().native_ptr();
-        let queue = sys::rd_kafka_queue_get_consumer(native);
-        let error =
-            sys::rd_kafka_commit_queue(native, list.ptr(), queue, None, std::ptr::null_mut());
-        sys::rd_kafka_queue_destroy(queue);
-        error
-    };
-    match error {
-        sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
-        error => Err(error.into()),
     }
 }
