@@ -100,6 +100,12 @@ CREATE TABLE IF NOT EXISTS invocations
         COMMENT 'Tool calls of the segment',
     records UInt64
         COMMENT 'Records that speak for the segment',
+    events UInt64
+        COMMENT 'Native events among the records',
+    user_messages UInt64
+        COMMENT 'User messages, a repeated one counted once',
+    retries UInt64
+        COMMENT 'Times the invocation was started again with the same user message',
     attributes Map(LowCardinality(String), String)
         COMMENT 'Small values that the emitter added, at most 16 of 128 bytes',
     flags Array(LowCardinality(String))
@@ -189,6 +195,8 @@ CREATE TABLE IF NOT EXISTS branches
         COMMENT 'Input and output, tokens. NULL: not known of any',
     tool_call_count UInt64
         COMMENT 'Tool calls of the branch',
+    records UInt64
+        COMMENT 'Records on the branch. 0: it only occurs as the prefix of others',
     flags Array(LowCardinality(String))
         COMMENT 'What a reader must know about the row: words such as start_unseen',
     segment_logged_at DateTime64(9, 'UTC')
@@ -331,6 +339,8 @@ CREATE TABLE IF NOT EXISTS model_calls
         COMMENT 'Id of the stretch of the invocation that the row is about',
     call_key String
         COMMENT 'Id of the call, else of the event or span that opened it, else its place',
+    call_id String
+        COMMENT 'Call id of the runtime. Empty: it has none',
     branch String
         COMMENT 'Branch path. Empty: the root',
     agent LowCardinality(String)
@@ -415,6 +425,8 @@ CREATE TABLE IF NOT EXISTS model_calls
         COMMENT 'provider_total - total, tokens. NULL: they agree or are unknown',
     raw_prompt String
         COMMENT 'Prompt count of the provider as decimal text, tokens. Empty: none',
+    is_unmetered Bool
+        COMMENT 'Usage should have been reported and was not',
     cost_usd Nullable(Decimal(38, 12))
         COMMENT 'What counts, US dollars: as reported, else by list. NULL: no price known',
     list_cost_usd Nullable(Decimal(38, 12))

@@ -143,7 +143,8 @@ LEFT JOIN
 ) AS a
 ON a.of_tenant = c.tenant AND a.of_app = c.app AND a.of_invocation = c.invocation_id
     AND a.about = c.about_call
-WHERE c.usage_state != 'reported' OR c.served_by != 'model'
+-- A call that failed before any content misses no usage: it has none by nature.
+WHERE c.is_unmetered OR c.usage_state IN ('partial', 'invalid') OR c.served_by != 'model'
 SETTINGS join_use_nulls = 0, aggregate_functions_null_for_empty = 0,
     prefer_column_name_to_alias = 0
 COMMENT 'Model calls whose usage is missing, partial or invalid, between two instants';

@@ -148,6 +148,9 @@ row! {
         local_answer_count: u64 = f.local_answer_count;
         tool_call_count: u64 = f.tool_call_count;
         records: u64 = f.records;
+        events: u64 = f.events;
+        user_messages: u64 = f.user_messages;
+        retries: u64 = f.retries;
         attributes: Texts<'f> = Texts(&f.attributes);
         flags: Vec<&'static str> = words(f.flags, None, &[f.started_at, f.ended_at]);
     }
@@ -176,6 +179,7 @@ row! {
         own_reasoning: Option<u64> = f.own.reasoning;
         own_total: Option<u64> = f.own.total;
         tool_call_count: u64 = f.tool_call_count;
+        records: u64 = f.records;
         flags: Vec<&'static str> = words(f.flags, None, &[f.forked_at, f.joined_at]);
     }
 }
@@ -214,6 +218,7 @@ row! {
     /// Calls that a model answered or may have answered, one row each.
     ModelCallRow, ModelCall, ModelCallFact, ModelCalls, f {
         call_key: &'f str = &f.call_key;
+        call_id: &'f str = text(&f.call_id);
         branch: &'f str = &f.branch;
         agent: &'f str = &f.agent;
         occurrence: u32 = f.agent_occurrence;
@@ -256,6 +261,7 @@ row! {
         provider_total: Option<u64> = f.usage.provider_total;
         unattributed: Option<i64> = f.usage.unattributed;
         raw_prompt: &'f str = f.usage.raw_prompt.as_deref().unwrap_or("");
+        is_unmetered: bool = f.is_unmetered;
         // Prices come with the price book; until then what counts is not known.
         cost_usd: Option<Usd> = None;
         list_cost_usd: Option<Usd> = None;

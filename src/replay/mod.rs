@@ -16,6 +16,7 @@ mod place;
 mod report;
 mod seen;
 
+pub use columns::line as fact_line;
 pub use cost::{CallCost, PriceCall, Usd, unpriced};
 pub use draw::{Canvas, draw};
 pub use input::{InputError, LogReader, LogRecord};

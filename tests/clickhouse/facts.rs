@@ -93,6 +93,9 @@ pub fn invocation() -> InvocationFact {
         local_answer_count: 1,
         tool_call_count: 1,
         records: 11,
+        events: 4,
+        user_messages: 1,
+        retries: 0,
         attributes: vec![(name("cost_centre"), name("42"))],
         flags: Flags::default(),
     }
@@ -110,6 +113,7 @@ pub fn child_of(parent: &str) -> ParentLink {
 pub fn model_call(call_key: &str) -> ModelCallFact {
     ModelCallFact {
         call_key: name(call_key),
+        call_id: some(call_key),
         branch: name("fan.alpha"),
         agent: name("root"),
         agent_occurrence: 0,
@@ -132,6 +136,7 @@ pub fn model_call(call_key: &str) -> ModelCallFact {
         completion: Some(Nanos(1_200_000_001)),
         total_with_retries: None,
         measured: Some(Measured::Wrapper),
+        is_unmetered: false,
         chunks: Some(7),
         usage: usage(40, 33),
         tier: some("standard"),
@@ -227,6 +232,7 @@ pub fn one_of_each() -> Vec<Fact> {
             waiting_time: None,
             own: sums.clone(),
             tool_call_count: 0,
+            records: 5,
             flags: Flags::default(),
         })),
         FactBody::AgentRun(Box::new(AgentRunFact {
