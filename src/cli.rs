@@ -21,6 +21,8 @@ const UNAVAILABLE: u8 = 69;
 const SOFTWARE: u8 = 70;
 const LOGIN: u8 = 77;
 const CONFIGURATION: u8 = 78;
+#[cfg(feature = "demo")]
+const INTERRUPTED: u8 = 130;
 
 /// A flight recorder and taximeter for AI agents: Kafka in, Prometheus and ClickHouse out
 #[derive(Parser)]
@@ -68,6 +70,9 @@ Example:
   tachograph config print > tachograph.toml   begins with every default"
     )]
     Config(ConfigCommand),
+    /// See it all at once: captured runs through Kafka into ClickHouse and /metrics
+    #[cfg(feature = "demo")]
+    Demo(tachograph::demo::DemoArgs),
     /// Run a ClickHouse engine of your own on this machine, for trying things out
     #[cfg(feature = "demo")]
     #[command(after_help = "\
@@ -202,6 +207,8 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         Command::Schema(command) => schema(command)?,
         Command::Config(command) => config(command)?,
         #[cfg(feature = "demo")]
+        Command::Demo(args) => return demo(&args),
+        #[cfg(feature = "demo")]
         Command::Clickhouse(args) => engine(args)?,
         #[cfg(feature = "demo")]
         Command::ClickhouseChild { arguments } => {
@@ -285,6 +292,18 @@ fn schema_failure(url: &str, error: &tachograph::clickhouse_sink::schema::ApplyE
         error => (SOFTWARE, error.to_string()),
     };
     Failure::new(code, format!("{url}: {says}"))
+}
+
+#[cfg(feature = "demo")]
+fn demo(args: &tachograph::demo::DemoArgs) -> Result<ExitCode, Failure> {
+    use tachograph::demo::DemoError;
+    match tachograph::demo::run(args) {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        Err(DemoError::Daemon(error)) => Err(error.into()),
+        Err(error @ DemoError::Interrupted) => Err(Failure::new(INTERRUPTED, error)),
+        Err(error) => Err(Failure::new(UNAVAILABLE, error)),
+    }
 }
 
 #[cfg(feature = "demo")]

@@ -13,6 +13,8 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "io")]
 pub mod daemon;
+#[cfg(feature = "demo")]
+pub mod demo;
 #[cfg(feature = "io")]
 pub mod driver;
 #[cfg(feature = "demo")]
