@@ -1,6 +1,8 @@
-//! Native events of the four Agent Development Kits: camelCase, snake_case and the Go names of ADK Go v1.
+//! Native events of the four Agent Development Kits: camelCase, snake_case and the Go names of ADK
+//! Go v1.
 //!
-//! Only fixed paths are read: keys inside arguments, answers, state and content mean nothing here (events.md §3).
+//! Only fixed paths are read: keys inside arguments, answers, state and content mean nothing here
+//! (events.md §3).
 
 use super::content::{self, CallWire};
 use super::envelope::blank;
@@ -238,7 +240,8 @@ pub(super) fn confirms<'p>(args: Raw<'p>) -> Option<(Str<'p>, Str<'p>)> {
     Some((id, call.name.take_text().unwrap_or_default()))
 }
 
-/// The person's answer to a confirmation, also where a web client wraps it as text under `response`.
+/// The person's answer to a confirmation, also where a web client wraps it as text under
+/// `response`.
 pub(super) fn confirmed(response: Raw<'_>) -> Option<bool> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -1,6 +1,8 @@
-//! The parts of a native event: which kinds there were, the calls and answers, and one hash over all of it.
+//! The parts of a native event: which kinds there were, the calls and answers, and one hash over
+//! all of it.
 //!
-//! Text is hashed where it lies and never copied. Equal content in camelCase and snake_case hashes equal.
+//! Text is hashed where it lies and never copied. Equal content in camelCase and snake_case hashes
+//! equal.
 
 use super::adk;
 use super::wire::{Name, Object, Raw, Scalar, drain_map};
@@ -477,7 +479,8 @@ impl<'de> Visitor<'de> for AnswerSeed {
     }
 }
 
-/// True for the hash of null, false, 0, `""`, `[]` and `{}`: an error field that says that there is none.
+/// True for the hash of null, false, 0, `""`, `[]` and `{}`: an error field that says that there is
+/// none.
 fn is_falsy(key: u64, value: u64) -> bool {
     value == 0
         || value == hash_of(key, b'b', &[0])

@@ -1,6 +1,7 @@
 //! `customMetadata` of a native event: an object, or the list of pairs that ADK Java writes.
 //!
-//! Its keys are the application's own and never folded in case; four of them mean something (runtimes.md §7, §19).
+//! Its keys are the application's own and never folded in case; four of them mean something
+//! (runtimes.md §7, §19).
 
 use super::wire::{Object, Raw, Scalar};
 use crate::core::event::{NativeCustom, NativeGuardrail};

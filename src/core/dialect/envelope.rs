@@ -83,8 +83,8 @@ pub(super) fn blank<'p>(dialect: Dialect, kind: EventKind<'p>) -> RuntimeEvent<'
 pub(super) fn wrap<'p>(
     wire: &mut LifecycleWire<'p>,
     context: &DecodeContext,
-    mut event: RuntimeEvent<'p>,
-) -> RuntimeEvent<'p> {
+    event: &mut RuntimeEvent<'p>,
+) {
     let emitter = wire.emitter.take();
     let runtime = wire.runtime.take();
     event.has_envelope = true;
@@ -99,27 +99,29 @@ pub(super) fn wrap<'p>(
     }
     event.app = wire.app.take_text();
     event.tenant = wire.tenant.take_text();
-    event.session_id = wire.session_id.take_text().or(event.session_id);
+    event.session_id = wire.session_id.take_text().or(event.session_id.take());
     event.user_key = wire.user_key.take_text();
-    event.invocation_id = wire.invocation_id.take_text().or(event.invocation_id);
+    event.invocation_id = wire
+        .invocation_id
+        .take_text()
+        .or(event.invocation_id.take());
     event.run_id = wire.run_id.take_text();
     event.parent = parent(&mut wire.parent);
-    event.branch = or_text(event.branch, &mut wire.branch);
-    event.node_path = or_text(event.node_path, &mut wire.node_path);
-    event.agent = event.agent.or_else(|| wire.agent.take_text());
+    or_text(&mut event.branch, &mut wire.branch);
+    or_text(&mut event.node_path, &mut wire.node_path);
+    event.agent = event.agent.take().or_else(|| wire.agent.take_text());
     event.trace_id = wire.trace_id.take_text();
     event.span_id = wire.span_id.take_text();
     event.measured = measured(wire.measured.as_str());
     event.attributes = wire
         .attributes
         .map_or_else(Vec::new, |raw| attributes(raw, context));
-    event
 }
 
-fn or_text<'p>(known: Str<'p>, field: &mut Scalar<'p>) -> Str<'p> {
-    match field.take_text() {
-        Some(text) if known.is_empty() => text,
-        _ => known,
+/// What the envelope says where nothing is known yet.
+fn or_text<'p>(known: &mut Str<'p>, field: &mut Scalar<'p>) {
+    if known.is_empty() {
+        *known = field.take_text().unwrap_or_default();
     }
 }
 
@@ -143,7 +145,8 @@ fn measured(word: &str) -> Option<Measured> {
     })
 }
 
-/// The scalars of `attributes` in the order of the record, at most as many and as long as the limits say.
+/// The scalars of `attributes` in the order of the record, at most as many and as long as the
+/// limits say.
 fn attributes<'p>(raw: &'p RawValue, context: &DecodeContext) -> Vec<(Str<'p>, String)> {
     struct Attributes<'c>(&'c DecodeContext);
     impl<'de> Visitor<'de> for Attributes<'_> {

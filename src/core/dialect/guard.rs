@@ -1,6 +1,8 @@
-//! What a guard decided: the words of other systems and the findings inside a provider's own object.
+//! What a guard decided: the words of other systems and the findings inside a provider's own
+//! object.
 //!
-//! Never the matched text: of `native` only decisions, counts and kinds of entities are read (facts.md §1).
+//! Never the matched text: of `native` only decisions, counts and kinds of entities are read
+//! (facts.md §1).
 
 use super::instant::span_of_ms;
 use super::lifecycle::LifecycleWire;

@@ -7,7 +7,8 @@ use crate::core::event::Str;
 use crate::core::time::EventTime;
 use std::borrow::Cow;
 
-/// A decimal number: `digits` times ten to the power of `exponent`. Digits beyond the nineteenth are cut.
+/// A decimal number: `digits` times ten to the power of `exponent`. Digits beyond the nineteenth
+/// are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -85,7 +86,8 @@ impl Decimal {
     }
 }
 
-/// An instant by the number rule of events.md §2.1 from the JSON text of a number or a string; `None` where unreadable.
+/// An instant by the number rule of events.md §2.1 from the JSON text of a number or a string;
+/// `None` where unreadable.
 pub(super) fn instant(json: &str) -> Option<EventTime> {
     if !json.starts_with('"') {
         return from_number(json);
@@ -114,7 +116,8 @@ fn from_number(text: &str) -> Option<EventTime> {
     number.scaled(shift).map(EventTime)
 }
 
-/// RFC 3339. The zero time of Go, year 1, lies outside of what 64 bits of nanoseconds hold and so is absent.
+/// RFC 3339. The zero time of Go, year 1, lies outside of what 64 bits of nanoseconds hold and so
+/// is absent.
 fn from_text(text: &str) -> Option<EventTime> {
     let instant: jiff::Timestamp = text.parse().ok()?;
     i64::try_from(instant.as_nanosecond()).ok().map(EventTime)

@@ -1,6 +1,7 @@
 //! Our own records, events.md §2.2: one flat wire structure, then a conversion by kind.
 //!
-//! Words outside a closed list become its `Unknown`, fields of the wrong type are unknown; neither refuses a record.
+//! Words outside a closed list become its `Unknown`, fields of the wrong type are unknown; neither
+//! refuses a record.
 
 use super::envelope::{self, Emitter, ParentWire};
 use super::instant::{instant, span_of_ms};
@@ -124,7 +125,9 @@ impl LifecycleWire<'_> {
 /// The event of a record of any kind but `event`.
 pub(super) fn event<'p>(wire: &mut LifecycleWire<'p>, context: &DecodeContext) -> RuntimeEvent<'p> {
     let kind = kind(wire);
-    envelope::wrap(wire, context, envelope::blank(Dialect::Lifecycle, kind))
+    let mut event = envelope::blank(Dialect::Lifecycle, kind);
+    envelope::wrap(wire, context, &mut event);
+    event
 }
 
 fn kind<'p>(wire: &mut LifecycleWire<'p>) -> EventKind<'p> {

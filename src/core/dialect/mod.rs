@@ -1,10 +1,11 @@
 //! Dialects: bytes of a record in, what a runtime said out (events.md).
 //!
-//! Two paths. The fast one is strict JSON over flat structures that borrow; what it refuses goes through `tolerant`,
-//! which rewrites the text, and then once more through the same structures. Nothing here knows time lines or totals.
+//! Two paths. The fast one is strict JSON over flat structures that borrow; what it refuses goes
+//! through `tolerant`, which rewrites the text, and then once more through the same structures.
+//! Nothing here knows time lines or totals.
 //!
-//! A further dialect is a module with a wire structure, an `is_mine` and an `event`, a word of `Dialect`, and an arm
-//! in `Reader::object`.
+//! A further dialect is a module with a wire structure, an `is_mine` and an `event`, a word of
+//! `Dialect`, and an arm in `Reader::object`.
 
 #[macro_use]
 mod wire;
@@ -19,6 +20,8 @@ mod lifecycle;
 mod summary;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_native;
 mod tolerant;
 
 use super::event::{Dialect, EventKind, ReadFlags, RuntimeEvent};
@@ -28,6 +31,7 @@ use lifecycle::LifecycleWire;
 use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::fmt;
 
 /// How often a value may be wrapped in arrays, strings and CloudEvents before it is given up.
@@ -89,7 +93,8 @@ impl DeadLetterReason {
 pub enum Decoded {
     /// At least one event that this build knows.
     Read { events: u32, flags: ReadFlags },
-    /// Readable, but only kinds that this build does not know; they were still shown, as `EventKind::Unknown`.
+    /// Readable, but only kinds that this build does not know; they were still shown, as
+    /// `EventKind::Unknown`.
     Ignored,
     /// For quarantine; no event was shown.
     Refused(DeadLetterReason),
@@ -97,7 +102,8 @@ pub enum Decoded {
 
 /// Calls `each` for every event of the record, after the whole record has proved readable.
 ///
-/// Never panics. Allocates at most a small multiple of the payload, and next to nothing for an ordinary one.
+/// Never panics. Allocates at most a small multiple of the payload, and next to nothing for an
+/// ordinary one.
 pub fn decode(
     record: RecordBytes<'_>,
     context: &DecodeContext,
@@ -111,9 +117,13 @@ pub fn decode(
     if bytes.is_empty() {
         return Decoded::Refused(DeadLetterReason::Empty);
     }
-    let text = String::from_utf8_lossy(bytes);
+    // The strict check has a fast way for ASCII, the lossy one has not.
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    };
     // Only bytes that had to be replaced make it an owned one.
-    flags.invalid_utf8 = matches!(text, std::borrow::Cow::Owned(_));
+    flags.invalid_utf8 = matches!(text, Cow::Owned(_));
     let cloud = CloudHeaders::read(record.headers);
     let mut reader = Reader {
         context,
@@ -208,7 +218,8 @@ struct Reader<'c, 'e> {
 }
 
 impl Reader<'_, '_> {
-    /// Both paths over one text, which holds an object, an array of values, or a string that is JSON again.
+    /// Both paths over one text, which holds an object, an array of values, or a string that is
+    /// JSON again.
     fn text(
         &mut self,
         text: &str,
@@ -241,7 +252,8 @@ impl Reader<'_, '_> {
             Some(b'[') if nest < NEST_MAX => self.array(text, nest, record_id),
             Some(b'"') if nest < NEST_MAX => {
                 let inner: String = serde_json::from_str(text)?;
-                // Text that is no JSON does not make the record invalid: it is a string, and no envelope.
+                // Text that is no JSON does not make the record invalid: it is a string, and no
+                // envelope.
                 self.text(&inner, nest + 1, record_id)
                     .map_err(|reason| match reason {
                         DeadLetterReason::InvalidJson => NO_ENVELOPE,
@@ -304,8 +316,12 @@ impl Reader<'_, '_> {
 
     /// One object: asks each dialect whether it is its own.
     fn object(&mut self, text: &str, nest: u8, record_id: Option<&str>) -> Result<(), Stop> {
-        if std::mem::take(&mut self.is_cloud_event) {
-            return self.cloud_event(text, nest);
+        if self.is_cloud_event {
+            // What stands inside says itself what it is.
+            self.is_cloud_event = false;
+            let read = self.cloud_event(text, nest);
+            self.is_cloud_event = true;
+            return read;
         }
         let asked = self.context.dialect;
         let is_asked = |dialect| asked.is_none_or(|asked| asked == dialect);
@@ -368,9 +384,9 @@ impl Reader<'_, '_> {
         if !native.is_mine_wrapped() {
             return Err(NO_ENVELOPE);
         }
-        let event = adk::event(&mut native, self.context)?;
+        let mut event = adk::event(&mut native, self.context)?;
         let mut envelope = wire;
-        let event = envelope::wrap(&mut envelope, self.context, event);
+        envelope::wrap(&mut envelope, self.context, &mut event);
         self.show(event, record_id)
     }
 
@@ -385,13 +401,11 @@ impl Reader<'_, '_> {
         self.unknown = self.unknown.saturating_add(u32::from(is_unknown));
         event.read_flags = self.flags;
         if let Some(each) = self.each.as_mut() {
+            let mut event = event;
             if let Some(record_id) = record_id {
-                let mut event = event;
-                event.record_id = Some(std::borrow::Cow::Borrowed(record_id));
-                each(event);
-            } else {
-                each(event);
+                event.record_id = Some(Cow::Borrowed(record_id));
             }
+            each(event);
         }
         Ok(())
     }

@@ -43,7 +43,8 @@ pub(super) fn check(payload: &str, expected: &str) {
     assert_eq!(read(payload.as_bytes(), &[]), expected, "{payload}");
 }
 
-/// The same for the lifecycle record of a kind: `fields` follow an envelope with an invocation id alone.
+/// The same for the lifecycle record of a kind: `fields` follow an envelope with an invocation id
+/// alone.
 #[track_caller]
 pub(super) fn check_kind(kind: &str, fields: &str, expected: &str) {
     let payload = format!(r#"{{"v":1,"kind":"{kind}","invocation_id":"e"{fields}}}"#);

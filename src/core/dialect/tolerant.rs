@@ -4,24 +4,43 @@
 
 use super::DeadLetterReason;
 use crate::core::event::ReadFlags;
-use std::borrow::Cow;
+use std::cmp::Ordering;
 
 /// Nesting that is still read (events.md §3).
 pub(super) const DEPTH_MAX: usize = 512;
 
-/// Nesting that is kept: below it content is checked and replaced by null, for strict readers stop at 128.
+/// Nesting that is kept: below it content is checked and replaced by null, for strict readers stop
+/// at 128.
 const DEPTH_KEPT: usize = 96;
 
 /// Why the text is no JSON even for this reader.
 type Rewritten<T> = Result<T, DeadLetterReason>;
 
-/// True where only the slow path sees what has to be seen: strict readers skip over lone surrogates and over nesting.
+/// True where only the slow path sees what has to be seen: strict readers skip over lone surrogates
+/// and over nesting.
 pub(super) fn needs_care(text: &str) -> bool {
-    let opens = text
-        .bytes()
-        .filter(|byte| matches!(byte, b'[' | b'{'))
-        .count();
-    opens > DEPTH_MAX || has_lone_surrogate(text)
+    may_be_too_deep(text.as_bytes()) || has_lone_surrogate(text)
+}
+
+/// True where there are enough brackets. Counted in bytes, which compilers turn into wide
+/// instructions.
+fn may_be_too_deep(bytes: &[u8]) -> bool {
+    // Every level takes a bracket on either side.
+    if bytes.len() <= 2 * DEPTH_MAX {
+        return false;
+    }
+    // `[` and `{` differ in this one bit.
+    let opens = |chunk: &[u8]| {
+        chunk
+            .iter()
+            .map(|byte| u8::from(byte | 0x20 == b'{'))
+            .sum::<u8>()
+    };
+    let count: usize = bytes
+        .chunks(255)
+        .map(|chunk| usize::from(opens(chunk)))
+        .sum();
+    count > DEPTH_MAX
 }
 
 /// Looks at escapes only; most records hold none.
@@ -35,7 +54,8 @@ fn has_lone_surrogate(text: &str) -> bool {
             Some(Half::High) if surrogate(bytes, at + 6) == Some(Half::Low) => at += 12,
             Some(_) => return true,
         }
-        // The escaped character may be longer than a byte; that is no JSON, and for the parser to say.
+        // The escaped character may be longer than a byte; that is no JSON, and for the parser to
+        // say.
         at = text.ceil_char_boundary(at);
     }
     false
@@ -84,6 +104,7 @@ struct Pair {
     key_from: u32,
     key_below: u32,
     value_below: u32,
+    is_gone: bool,
 }
 
 struct Rewriter<'t, 'f> {
@@ -220,6 +241,7 @@ impl Rewriter<'_, '_> {
             key_from: offset(key_from + 1)?,
             key_below: offset(key_below - 1)?,
             value_below: offset(self.out.len())?,
+            is_gone: false,
         });
         Ok(())
     }
@@ -244,7 +266,7 @@ impl Rewriter<'_, '_> {
         loop {
             let rest = &self.text[self.at..];
             let is_stop = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
-            let plain = rest.as_bytes().iter().position(|byte| is_stop(byte));
+            let plain = rest.as_bytes().iter().position(is_stop);
             let plain = plain.ok_or(DeadLetterReason::InvalidJson)?;
             self.out.push_str(&rest[..plain]);
             self.at += plain;
@@ -304,25 +326,32 @@ impl Rewriter<'_, '_> {
 
     /// Of equal keys the last stays; the others become white space, each with the comma behind it.
     fn blank_duplicates(&mut self, first: usize, is_ours: bool) {
-        if self.pairs.len() < first + 2 {
-            return;
-        }
-        let mut pairs = self.pairs.split_off(first);
-        let key = |pair: &Pair| folded(&self.out[range(pair.key_from, pair.key_below)], is_ours);
+        let Rewriter {
+            out, pairs, flags, ..
+        } = self;
+        let pairs = &mut pairs[first..];
+        let order = |out: &str, a: &Pair, b: &Pair| {
+            compare(
+                &out[range(a.key_from, a.key_below)],
+                &out[range(b.key_from, b.key_below)],
+                is_ours,
+            )
+        };
         // Stable: among equal keys the order of the record stays.
-        pairs.sort_by(|a, b| key(a).cmp(&key(b)));
-        let mut blanks: Vec<Pair> = Vec::new();
-        for two in pairs.windows(2) {
-            if key(&two[0]) == key(&two[1]) {
-                blanks.push(two[0]);
+        pairs.sort_by(|a, b| order(out, a, b));
+        for at in 1..pairs.len() {
+            let (pair, next) = (pairs[at - 1], pairs[at]);
+            if order(out, &pair, &next).is_eq() {
+                flags.duplicate_keys = true;
+                // The key itself stays comparable until the last of its equals was looked at.
+                pairs[at - 1].is_gone = true;
             }
         }
-        for pair in blanks {
-            self.flags.duplicate_keys = true;
+        for pair in pairs.iter().filter(|pair| pair.is_gone) {
             // From the opening quote to the comma behind the value: a later pair always follows.
             let gone = range(pair.key_from - 1, pair.value_below + 1);
             let spaces = " ".repeat(gone.len());
-            self.out.replace_range(gone, &spaces);
+            out.replace_range(gone, &spaces);
         }
     }
 }
@@ -331,18 +360,19 @@ fn range(from: u32, below: u32) -> std::ops::Range<usize> {
     from as usize..below as usize
 }
 
-/// A key without its casing where the runtimes differ in it.
-fn folded(key: &str, is_ours: bool) -> Cow<'_, str> {
-    let is_folded = |byte: u8| byte == b'_' || byte.is_ascii_uppercase();
-    if !is_ours || !key.bytes().any(is_folded) {
-        return Cow::Borrowed(key);
+/// Orders keys, without their casing where the runtimes differ in it.
+fn compare(a: &str, b: &str, is_ours: bool) -> Ordering {
+    if is_ours {
+        folded(a).cmp(folded(b))
+    } else {
+        a.cmp(b)
     }
-    Cow::Owned(
-        key.chars()
-            .filter(|c| *c != '_')
-            .map(|c| c.to_ascii_lowercase())
-            .collect(),
-    )
+}
+
+fn folded(key: &str) -> impl Iterator<Item = u8> {
+    key.bytes()
+        .filter(|byte| *byte != b'_')
+        .map(|byte| byte.to_ascii_lowercase())
 }
 
 /// Below these keys every name is the user's own (case JSN-09).
@@ -358,7 +388,7 @@ fn is_users(key: &str) -> bool {
         "output",
         "agentstate",
     ];
-    USERS.contains(&folded(key, true).as_ref())
+    USERS.iter().any(|users| folded(key).eq(users.bytes()))
 }
 
 /// The number grammar of RFC 8259.
@@ -501,6 +531,7 @@ mod tests {
             "[".repeat(96) + "null" + &"]".repeat(96)
         );
         assert!(needs_care(&nest(513)) && !needs_care(&nest(512)));
+        assert!(needs_care(&"{[".repeat(513)) && !needs_care(&"x{".repeat(512)));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Values as they stand in a record, read without ever refusing a type.
 //!
-//! A field of the wrong type is an unknown field (events.md §2), so nothing here fails but on syntax and on duplicate
-//! keys; those send the record to the tolerant path. What the values mean is decided elsewhere.
+//! A field of the wrong type is an unknown field (events.md §2), so nothing here fails but on
+//! syntax and on duplicate keys; those send the record to the tolerant path. What the values mean
+//! is decided elsewhere.
 
 use crate::core::event::Str;
 use serde::de::value::MapAccessDeserializer;
