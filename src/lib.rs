@@ -13,3 +13,5 @@ pub mod http_server;
 
 #[cfg(feature = "demo")]
 pub mod embedded;
+#[cfg(feature = "io")]
+pub mod replay;

@@ -1,9 +1,33 @@
-//! The command line; so far only the embedded engine.
+//! The command line; so far only the embedded engine and `replay`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    run(std::env::args_os().skip(1).collect())
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    #[cfg(feature = "io")]
+    if arguments.first().is_some_and(|word| word == "replay") {
+        return replay();
+    }
+    run(arguments)
+}
+
+#[cfg(feature = "io")]
+fn replay() -> ExitCode {
+    use clap::Parser;
+    use tachograph::replay::{ReplayArgs, ReplaySettings};
+    #[derive(Parser)]
+    enum CommandLine {
+        /// Read files of records and print what happened; needs no services
+        Replay(ReplayArgs),
+    }
+    match CommandLine::try_parse() {
+        Ok(CommandLine::Replay(args)) => tachograph::replay::run(&args, &ReplaySettings::default()),
+        Err(told) => {
+            let is_error = told.use_stderr();
+            let _ = told.print();
+            ExitCode::from(if is_error { 64 } else { 0 })
+        }
+    }
 }
 
 #[cfg(feature = "demo")]

@@ -113,6 +113,10 @@ impl Measured {
 
 /// The kinds of events.md §2.2.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the frequent kinds live on the stack for one call; boxing them costs an allocation a record"
+)]
 pub enum EventKind<'p> {
     RunStart {
         root_agent: Option<Str<'p>>,

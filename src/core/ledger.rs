@@ -263,14 +263,24 @@ impl Ledger {
             })
     }
 
-    /// True where a predecessor may have moved the counters for this cause without having said so.
-    pub fn is_uncertain(&self, partition: PartitionId, cause: Cause) -> bool {
+    /// True where a predecessor may have moved the counters for this cause without having said so. A deadline is as
+    /// uncertain as the record `last` that set it: log time may have passed it before the predecessor died, and no
+    /// offset says how far.
+    pub fn is_uncertain(&self, partition: PartitionId, cause: Cause, last: Offset) -> bool {
         self.partitions
             .get(&partition)
             .is_some_and(|reading| match cause {
                 Cause::Record(offset) => offset < reading.uncertain_below,
-                Cause::Deadline(_) => reading.next < reading.uncertain_below,
+                Cause::Deadline(_) => last < reading.uncertain_below,
             })
+    }
+
+    /// True where the next owner need not doubt what was counted: nothing is left that an earlier owner may have counted
+    /// without saying so.
+    pub fn is_certain(&self, partition: PartitionId, marks: &Watermark) -> bool {
+        self.partitions
+            .get(&partition)
+            .is_some_and(|reading| marks.resume_from >= reading.uncertain_below)
     }
 
     /// True until the predecessor's `observed` mark is passed.

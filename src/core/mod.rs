@@ -13,6 +13,8 @@ pub mod batch;
 pub mod dialect;
 pub mod event;
 pub mod fact;
+#[cfg(test)]
+pub mod fixture;
 pub mod invariant;
 pub mod ledger;
 pub mod limits;

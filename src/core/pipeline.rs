@@ -280,10 +280,8 @@ impl Pipeline {
             self.violations
                 .check(Invariant::DrainedMeansCaughtUp, is_caught_up);
         }
-        Some(Watermark {
-            is_clean: true,
-            ..marks
-        })
+        let is_clean = self.ledger.is_certain(partition, &marks);
+        Some(Watermark { is_clean, ..marks })
     }
 
     /// The facts of every held segment as they stand, exported or not; releases nothing. For `replay`.
@@ -355,7 +353,8 @@ impl Pipeline {
     fn assign(&mut self, partition: PartitionId, source: LogSource, taken: &TakeOver, now: Now) {
         self.ledger.assign(partition, taken);
         let timelines = Timelines::new(source.clone(), Arc::clone(&self.settings));
-        let commit_due = Now(now.0 + self.settings.limits.commit_interval);
+        // At once: the marks stay, but a `clean` of the last owner must not speak for what is counted from here on.
+        let commit_due = now;
         self.assigned.insert(
             partition,
             Assigned {
@@ -547,7 +546,8 @@ impl Pipeline {
                 limit,
             } = item;
             let is_observed = self.ledger.is_observed(partition, cause);
-            let is_uncertain = !is_observed && self.ledger.is_uncertain(partition, cause);
+            let last = fact.as_ref().map_or(evidence_from, |fact| fact.last.offset);
+            let is_uncertain = !is_observed && self.ledger.is_uncertain(partition, cause, last);
             for mut sample in samples {
                 if is_observed && sample.change != Move::Create {
                     continue;

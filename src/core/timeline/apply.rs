@@ -32,7 +32,15 @@ impl Segment {
             agent: cx.names.name(agent.unwrap_or("")),
             at,
         };
-        self.apply_kind(event, &place, cx);
+        let is_end = matches!(event.kind, EventKind::RunEnd { .. });
+        if self.records > cx.limits.records_per_run_max && !is_end {
+            self.reach("records_per_run_max", cx);
+        } else {
+            self.apply_kind(event, &place, cx);
+        }
+        if cx.names.take_cut() {
+            self.reach("id_bytes_max", cx);
+        }
         if self.is_over() {
             self.touch_all();
         }

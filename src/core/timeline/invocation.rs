@@ -12,7 +12,7 @@ use super::row::RowState;
 use super::stamp::{Stamp, earliest, latest};
 use super::tool_call::ToolCall;
 use crate::core::event::{AgentStatus, RunStatus, ServedBy};
-use crate::core::fact::{AnomalyKind, Flags, ParentLink, Status};
+use crate::core::fact::{AnomalyKind, Flag, Flags, ParentLink, Status};
 use crate::core::usage::UsageReport;
 use crate::core::{Limits, LogTime, Name, Offset, TopicDefaults};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,12 @@ pub struct Context<'c> {
     pub offset: Offset,
     /// Series that a start record announces, at 0.
     pub samples: Vec<crate::core::sample::Sample>,
+    /// A limit that this record ran into.
+    pub limit: Option<&'static str>,
 }
+
+/// Key and path of the rows into which a run's further calls and branches fold (config.md).
+pub const LIMITED: &str = "limited";
 
 /// A row that may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -385,6 +390,9 @@ impl Segment {
     }
 
     fn new_branch(&mut self, path: Name, offset: Offset, cx: &mut Context<'_>) -> usize {
+        if self.branches.len() >= cx.limits.branches_per_run_max {
+            return self.limited_branch(offset, cx);
+        }
         let mut above = branch::parent(&path);
         while let Some(parent) = above {
             if !self.branches.iter().any(|b| &*b.path == parent) {
@@ -394,6 +402,23 @@ impl Segment {
             above = branch::parent(parent);
         }
         self.push_branch(path, offset)
+    }
+
+    /// The one row into which further branches fold.
+    fn limited_branch(&mut self, offset: Offset, cx: &mut Context<'_>) -> usize {
+        self.reach("branches_per_run_max", cx);
+        let known = self
+            .branches
+            .iter()
+            .position(|branch| &*branch.path == LIMITED);
+        known.unwrap_or_else(|| self.push_branch(Name::from(LIMITED), offset))
+    }
+
+    /// Notes that a limit of the run was reached: the row is flagged, the limit counted.
+    pub fn reach(&mut self, limit: &'static str, cx: &mut Context<'_>) {
+        self.flags.insert(Flag::Limited);
+        cx.limit = Some(limit);
+        self.touch(Item::Invocation);
     }
 
     fn push_branch(&mut self, path: Name, offset: Offset) -> usize {

@@ -7,6 +7,7 @@ mod apply;
 pub mod branch;
 mod counting;
 mod export;
+mod facts;
 mod guardrail;
 mod guardrail_records;
 mod invocation;
@@ -19,6 +20,8 @@ mod redelivery;
 mod route;
 mod row;
 mod stamp;
+#[cfg(test)]
+mod tests;
 mod tool_call;
 mod tool_records;
 
@@ -31,7 +34,7 @@ use super::pipeline::Settings;
 use super::sample::Sample;
 use super::time;
 use super::{LogSource, LogTime, Name, Offset};
-use export::View;
+use facts::View;
 use invocation::{Context, Segment};
 use names::Names;
 use route::Route;
@@ -285,7 +288,6 @@ impl Timelines {
         let slot = self.slot_next;
         self.slot_next += 1;
         let is_start = matches!(event.kind, EventKind::RunStart { .. });
-        let has_siblings = self.by_invocation.contains_key(invocation);
         let is_old = stamp.is_valid
             && time::lateness(stamp.at, at.log_time).0
                 > self
@@ -295,7 +297,8 @@ impl Timelines {
                     .as_nanos()
                     .min(i64::MAX as u128) as i64;
         let opener = route::Opener {
-            is_headless: !is_start && !has_siblings && is_old,
+            // Never by what else is held: a successor that re-reads from here holds less.
+            is_headless: !is_start && is_old,
             is_split,
             at,
             stamp,
@@ -340,13 +343,16 @@ impl Timelines {
             return;
         };
         segment.last_logged_at = segment.last_logged_at.max(at.log_time);
-        keys.remember(&mut segment.seen);
+        if segment.records < self.settings.limits.records_per_run_max {
+            keys.remember(&mut segment.seen);
+        }
         let mut cx = Context {
             names: &mut self.names,
             limits: &self.settings.limits,
             defaults: &self.source.defaults,
             offset: at.offset,
             samples: Vec::new(),
+            limit: None,
         };
         let instance = segment.instance(event.emitter_instance.as_deref(), cx.names);
         let stamp = Stamp { instance, ..stamp };
@@ -365,7 +371,8 @@ impl Timelines {
         } else {
             cx.samples
         };
-        if !samples.is_empty() {
+        let limit = cx.limit;
+        if !samples.is_empty() || limit.is_some() {
             let evidence_from = segment.evidence_from;
             let cause = Cause::Record(at.offset);
             out.push(Derived {
@@ -374,7 +381,7 @@ impl Timelines {
                 evidence_from,
                 cause,
                 is_late: false,
-                limit: None,
+                limit,
             });
         }
         self.note_tools(slot);
@@ -530,6 +537,7 @@ impl Timelines {
             defaults: &self.source.defaults,
             offset: segment.row.last,
             samples: Vec::new(),
+            limit: None,
         };
         segment.settle_calls(None);
         segment.close_denied_starts(&mut cx);

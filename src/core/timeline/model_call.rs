@@ -426,6 +426,10 @@ impl ModelCall {
                 flags.insert(flag);
             }
         }
+        let mut usage = usage;
+        if self.flags.contains(Flag::Limited) {
+            usage.lower_to_partial();
+        }
         if usage.state == UsageState::Partial {
             flags.insert(Flag::UsageFromPartial);
         }

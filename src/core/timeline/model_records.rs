@@ -2,7 +2,7 @@
 
 use super::apply::{Place, code_of};
 use super::counting;
-use super::invocation::{Context, Item, LocalAnswer, Proof, Segment};
+use super::invocation::{Context, Item, LIMITED, LocalAnswer, Proof, Segment};
 use super::model_call::{Failure, ModelCall, is_block_word, merge_usage};
 use super::row::RowState;
 use super::stamp::Stamp;
@@ -171,6 +171,9 @@ impl Segment {
             if let Some(index) = self.calls_by_id.get(id) {
                 return *index;
             }
+            if self.calls.len() > cx.limits.calls_per_run_max {
+                return self.limited_call(place, cx);
+            }
             let native_only = (asks != Asks::Start)
                 .then(|| self.unclaimed_native(place))
                 .flatten();
@@ -186,6 +189,7 @@ impl Segment {
         if asks != Asks::Start {
             let is_candidate = |call: &ModelCall| {
                 call.has_lifecycle
+                    && !call.is_answered_locally
                     && call.call_id.is_none()
                     && call.branch == place.branch
                     && call.agent == place.agent
@@ -226,7 +230,29 @@ impl Segment {
         })
     }
 
+    /// The one row into which a run's further calls fold: what it says is a lower bound.
+    fn limited_call(&mut self, place: &Place, cx: &mut Context<'_>) -> usize {
+        self.reach("calls_per_run_max", cx);
+        let known = self
+            .calls
+            .iter()
+            .rposition(|call| call.flags.contains(Flag::Limited));
+        known.unwrap_or_else(|| {
+            let key = Name::from(format!("{}/{LIMITED}", self.id));
+            let index = self.push_call(key, place, cx);
+            self.calls[index].flags.insert(Flag::Limited);
+            index
+        })
+    }
+
     pub(super) fn new_call(&mut self, key: Name, place: &Place, cx: &mut Context<'_>) -> usize {
+        if self.calls.len() >= cx.limits.calls_per_run_max {
+            return self.limited_call(place, cx);
+        }
+        self.push_call(key, place, cx)
+    }
+
+    fn push_call(&mut self, key: Name, place: &Place, cx: &mut Context<'_>) -> usize {
         self.agent_goes_on(place);
         let row = RowState::new(cx.offset);
         let branch = place.branch.clone();
@@ -366,6 +392,8 @@ impl Segment {
             answer.call_id.is_some() && answer.call_id == call_id
                 || answer.call_id.is_none()
                     && answer.event_id.is_none()
+                    && answer.hook.is_some()
+                    && answer.requested_model.is_none()
                     && answer.branch == place.branch
                     && answer.agent == place.agent
         });

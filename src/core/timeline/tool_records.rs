@@ -1,7 +1,7 @@
 //! Tool records to tool calls: which execution a record is about, and what it adds.
 
 use super::apply::{Place, code_of};
-use super::invocation::{Context, Item, Segment};
+use super::invocation::{Context, Item, LIMITED, Segment};
 use super::row::RowState;
 use super::stamp::earliest;
 use super::tool_call::{Answer, ToolCall};
@@ -142,6 +142,9 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) -> usize {
+        if self.tools.len() >= cx.limits.calls_per_run_max {
+            return self.limited_tool(place, cx);
+        }
         let index = self.tools.len();
         let key = match id {
             Some(id) => cx.names.id(id),
@@ -166,6 +169,24 @@ impl Segment {
         self.verdicts_on_tool(&mut call);
         self.tools.push(call);
         index
+    }
+
+    /// The one row into which a run's further tool calls fold.
+    fn limited_tool(&mut self, place: &Place, cx: &mut Context<'_>) -> usize {
+        self.reach("calls_per_run_max", cx);
+        let known = self
+            .tools
+            .iter()
+            .rposition(|call| call.flags.contains(Flag::Limited));
+        known.unwrap_or_else(|| {
+            let key = Name::from(format!("{}/{LIMITED}", self.id));
+            let row = RowState::new(cx.offset);
+            let tool = cx.names.name(LIMITED);
+            let mut call = ToolCall::new(row, key, tool, place.agent.clone(), place.branch.clone());
+            call.flags.insert(Flag::Limited);
+            self.tools.push(call);
+            self.tools.len() - 1
+        })
     }
 
     /// Notes that a tool's row may have changed, and whether its execution opened or closed.
