@@ -6,6 +6,7 @@
 mod apply;
 pub mod branch;
 mod counting;
+mod digest;
 mod export;
 mod facts;
 mod guardrail;
