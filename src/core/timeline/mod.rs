@@ -89,7 +89,8 @@ pub struct Timelines {
     source: LogSource,
     settings: Arc<Settings>,
     names: Names,
-    segments: BTreeMap<Slot, Segment>,
+    /// Boxed: the tree moves its entries whenever one comes or goes.
+    segments: BTreeMap<Slot, Box<Segment>>,
     by_invocation: BTreeMap<Name, Vec<Slot>>,
     /// When each segment may be released at the earliest; looked at again when the time has come.
     deadlines: BTreeSet<(LogTime, Slot)>,
@@ -309,7 +310,7 @@ impl Timelines {
         self.by_invocation.entry(id).or_default().push(slot);
         self.evidence.insert((at.offset, slot));
         self.deadlines.insert((self.deadline(&segment), slot));
-        self.segments.insert(slot, segment);
+        self.segments.insert(slot, Box::new(segment));
         slot
     }
 

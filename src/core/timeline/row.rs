@@ -78,6 +78,15 @@ impl RowState {
     }
 }
 
+/// Appends without spare room while there are few: most runs have one or two of each kind, and are
+/// held long after they ended.
+pub fn push_tight<T>(items: &mut Vec<T>, item: T) {
+    if items.len() == items.capacity() && items.len() < 4 {
+        items.reserve_exact(1);
+    }
+    items.push(item);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
