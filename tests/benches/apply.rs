@@ -16,7 +16,7 @@ mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;
-use stream::{FIRST_MS, Shape};
+use stream::Shape;
 use tachograph::core::pipeline::{Action, Input, Pipeline, Record, Settings};
 use tachograph::core::{
     Limits, LogSource, LogTime, Name0, Now, Offset, PartitionId, TopicDefaults,
@@ -25,6 +25,8 @@ use tachograph::core::{
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
+/// The first record's time: 2 March 2026, in milliseconds since 1970.
+const FIRST_MS: i64 = 1_772_445_600_000;
 /// Runs in progress at any time.
 const AT_ONCE: usize = 500;
 const P: PartitionId = PartitionId(0);
@@ -32,13 +34,13 @@ const P: PartitionId = PartitionId(0);
 fn main() {
     let rounds: usize = std::env::var("ROUNDS").map_or(5, |text| text.parse().unwrap_or(5));
     let runs = if rounds == 1 { 2_000 } else { 12_000 };
-    let records = stream::lifecycle(runs, AT_ONCE, Shape::USUAL);
+    let records = stream::lifecycle(FIRST_MS, runs, AT_ONCE, Shape::USUAL);
     speed("lifecycle", "", &records, rounds);
     if rounds > 1 {
         speed(
             "native",
             "adk-python",
-            &stream::native(runs, AT_ONCE),
+            &stream::native(FIRST_MS, runs, AT_ONCE),
             rounds,
         );
         memory();
@@ -179,7 +181,7 @@ fn speed(name: &str, producer: &str, records: &[Vec<u8>], rounds: usize) {
 fn memory() {
     const RUNS: u64 = 2_000;
     let held = |shape: Shape| {
-        let records = stream::lifecycle(RUNS, AT_ONCE, shape);
+        let records = stream::lifecycle(FIRST_MS, RUNS, AT_ONCE, shape);
         let mut pipeline = pipeline("", Duration::from_secs(1_000_000));
         let before = counting::live_bytes();
         feed(&mut pipeline, &records);

@@ -5,9 +5,6 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-/// The first record's time: 2 March 2026, in milliseconds since 1970.
-pub const FIRST_MS: i64 = 1_772_445_600_000;
-
 /// What one run consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -28,20 +25,22 @@ impl Shape {
     };
 }
 
-/// Lifecycle records of `runs` runs, `at_once` of them interleaved record by record.
-pub fn lifecycle(runs: u64, at_once: usize, shape: Shape) -> Vec<Vec<u8>> {
-    interleave(runs, at_once, |run| lifecycle_run(run, shape))
+/// Lifecycle records of `runs` runs, one a millisecond from `first_ms` (since 1970) on, `at_once` of them interleaved record by record.
+pub fn lifecycle(first_ms: i64, runs: u64, at_once: usize, shape: Shape) -> Vec<Vec<u8>> {
+    interleave(first_ms, runs, at_once, |run| lifecycle_run(run, shape))
 }
 
 /// Native events of ADK Python: a question, chunks, a tool call and its answer, a final answer.
-pub fn native(runs: u64, at_once: usize) -> Vec<Vec<u8>> {
-    interleave(runs, at_once, native_run)
+#[allow(dead_code, reason = "the end-to-end benchmark has one dialect")]
+pub fn native(first_ms: i64, runs: u64, at_once: usize) -> Vec<Vec<u8>> {
+    interleave(first_ms, runs, at_once, native_run)
 }
 
 /// A record without its time, which it gets from its place in the stream.
 type Untimed = (&'static str, String);
 
 fn interleave(
+    first_ms: i64,
     runs: u64,
     at_once: usize,
     mut run: impl FnMut(u64) -> VecDeque<Untimed>,
@@ -59,7 +58,7 @@ fn interleave(
         }
         // Runs that have just begun stand beside runs that are about to end.
         for records in &mut open {
-            let ms = FIRST_MS + out.len() as i64;
+            let ms = first_ms + out.len() as i64;
             let Some((before, after)) = records.pop_front() else {
                 continue;
             };
