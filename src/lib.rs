@@ -6,12 +6,26 @@
 pub mod core;
 
 #[cfg(feature = "io")]
-pub mod prometheus_exporter;
-
+pub mod clickhouse_sink;
 #[cfg(feature = "io")]
-pub mod http_server;
-
+pub mod clock;
+#[cfg(feature = "io")]
+pub mod config;
+#[cfg(feature = "io")]
+pub mod daemon;
+#[cfg(feature = "io")]
+pub mod driver;
 #[cfg(feature = "demo")]
 pub mod embedded;
 #[cfg(feature = "io")]
+pub mod http_server;
+#[cfg(feature = "io")]
+pub mod kafka_source;
+#[cfg(feature = "io")]
+pub mod log;
+#[cfg(feature = "io")]
+pub mod prometheus_exporter;
+#[cfg(feature = "io")]
 pub mod replay;
+#[cfg(feature = "io")]
+pub mod shutdown;

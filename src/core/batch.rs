@@ -32,6 +32,11 @@ impl Batcher {
         self.oldest.get_or_insert(now);
     }
 
+    /// Holds back something more of a partition until the waiting facts are settled.
+    pub fn keep(&mut self, partition: PartitionId, hold: Hold) {
+        self.holds.entry(partition).or_default().merge(hold);
+    }
+
     /// True where a limit says that the batch must be sealed.
     pub fn is_due(&self, limits: &Limits, now: Now) -> bool {
         self.facts.len() >= limits.batch_facts_max

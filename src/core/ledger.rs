@@ -305,6 +305,13 @@ impl Ledger {
         });
     }
 
+    /// Holds back something more of a partition until the newest work in the queue is settled, and so all before it.
+    pub fn hold_newest(&mut self, partition: PartitionId, hold: Hold) {
+        if let Some(sealed) = self.queue.back_mut() {
+            sealed.holds.entry(partition).or_default().merge(hold);
+        }
+    }
+
     /// Work sealed and not yet gone from the queue.
     pub fn in_flight(&self) -> usize {
         self.queue.len()

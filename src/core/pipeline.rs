@@ -394,18 +394,23 @@ impl Pipeline {
             .log_time(partition)
             .map_or(record.logged_at, |t| t.max(record.logged_at));
         self.ledger.advance(partition, record.offset, log_time);
+        let held_from = assigned.timelines.held_from();
         assigned.timelines.pass(log_time, &mut self.derived);
         self.absorb(partition, now);
+        self.hold_released(partition, held_from);
         match record.payload {
             None => self.totals.outcomes.tombstones += 1,
             Some(payload) => self.read(partition, &record, payload, log_time, now),
         }
         self.ledger
             .advance(partition, record.offset.next(), log_time);
+        let mut held_from = None;
         if let Some(assigned) = self.assigned.get_mut(&partition) {
+            held_from = assigned.timelines.held_from();
             assigned.timelines.bound(record.offset, &mut self.derived);
         }
         self.absorb(partition, now);
+        self.hold_released(partition, held_from);
         let ended = &self.totals.outcomes;
         let ways = ended.applied + ended.ignored + ended.tombstones + ended.duplicates;
         let conserved = ended.read == ways + ended.dead_lettered;
@@ -527,8 +532,10 @@ impl Pipeline {
         let reached = self.ledger.log_time(partition).unwrap_or(LogTime(i64::MIN));
         let log_time = log_time.map_or(reached, |t| t.max(reached));
         self.ledger.advance(partition, next, log_time);
+        let held_from = assigned.timelines.held_from();
         assigned.timelines.pass(log_time, &mut self.derived);
         self.absorb(partition, now);
+        self.hold_released(partition, held_from);
     }
 
     /// Takes what the timelines derived: rows to the batch unless a predecessor exported them, samples to the exporter
@@ -570,6 +577,26 @@ impl Pipeline {
             }
         }
         self.derived = derived;
+    }
+
+    /// What was released gives up its evidence, `held_from`, only with the newest work that waits: `exported` stays
+    /// behind older work, and whoever resumed between the two would rebuild half a segment and export it.
+    fn hold_released(&mut self, partition: PartitionId, held_from: Option<Offset>) {
+        let Some(assigned) = self.assigned.get(&partition) else {
+            return;
+        };
+        let Some(from) = held_from.filter(|_| assigned.timelines.held_from() != held_from) else {
+            return;
+        };
+        let hold = Hold {
+            evidence_from: Some(from),
+            ..Hold::default()
+        };
+        if self.batcher.is_empty() {
+            self.ledger.hold_newest(partition, hold);
+        } else {
+            self.batcher.keep(partition, hold);
+        }
     }
 
     /// Work in flight has a bound, so that sending it to an edge cannot block.

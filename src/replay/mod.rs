@@ -16,6 +16,7 @@ mod place;
 mod report;
 mod seen;
 
+pub use columns::line as fact_line;
 pub use cost::{CallCost, PriceCall, Usd, unpriced};
 pub use draw::{Canvas, draw};
 pub use input::{InputError, LogReader, LogRecord};
@@ -412,6 +413,16 @@ fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Facts as `--output facts` prints them, one a line.
+pub fn facts_text(facts: &[Fact]) -> String {
+    let mut out = String::new();
+    for fact in report::in_order(facts) {
+        out.push_str(&columns::line(fact));
+        out.push('\n');
+    }
+    out
 }
 
 fn print_facts(replayed: &Replayed) -> io::Result<()> {

@@ -22,6 +22,8 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
     let mut out = String::from("{\"invocations\":");
     let told = Told::new(&invocations, &timeline);
     rows(&mut out, &invocations, |row, o| invocation(row, &told, o));
+    let calls = model_calls(&facts, settings);
+    let sums = fold::sum_of(invocations.iter().map(|row| &row.own));
     let mut list = |key: &str, write: &dyn Fn(&mut String)| {
         out.push_str(",\n");
         push_text(&mut out, key);
@@ -29,51 +31,17 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
         write(&mut out);
     };
     list("branches", &|out| branches(&facts, &replayed.seen, out));
-    list("agent_runs", &|out| {
-        let runs = of(&facts, |body| match body {
-            FactBody::AgentRun(f) => Some(&**f),
-            _ => None,
-        });
-        plain(&runs, columns::agent_run, out);
-    });
-    let calls = model_calls(&facts, settings);
-    list("model_calls", &|out| {
-        rows(out, &calls, |call, o| model_call(call, o));
-    });
-    list("local_answers", &|out| {
-        let answers = of(&facts, |body| match body {
-            FactBody::LocalAnswer(f) => Some(&**f),
-            _ => None,
-        });
-        plain(&answers, columns::local_answer, out);
-    });
+    list("agent_runs", &|out| agent_runs(&facts, out));
+    list("model_calls", &|out| rows(out, &calls, model_call));
+    list("local_answers", &|out| local_answers(&facts, out));
     list("tools", &|out| {
         rows(out, &tools_in_order(&tools), |tool, o| tool_row(tool, o))
     });
-    list("verdicts", &|out| {
-        let verdicts = of(&facts, |body| match body {
-            FactBody::GuardrailDecision(f) => Some(&**f),
-            _ => None,
-        });
-        plain(&verdicts, columns::verdict, out);
-    });
-    list("recoveries", &|out| {
-        let recoveries = of(&facts, |body| match body {
-            FactBody::RecoveryDecision(f) => Some(&**f),
-            _ => None,
-        });
-        plain(&recoveries, columns::recovery, out);
-    });
-    list("anomalies", &|out| {
-        let anomalies = of(&facts, |body| match body {
-            FactBody::Anomaly(f) => Some(&**f),
-            _ => None,
-        });
-        plain(&anomalies, columns::anomaly, out);
-    });
-    let sums = fold::sum_of(invocations.iter().map(|row| &row.own));
+    list("verdicts", &|out| verdicts(&facts, out));
+    list("recoveries", &|out| recoveries(&facts, out));
+    list("anomalies", &|out| anomalies(&facts, out));
     list("totals", &|out| {
-        Object::write(out, Unknown::Null, |o| totals(&sums, &calls, o));
+        Object::write(out, Unknown::Null, |o| totals(&sums, &calls, o))
     });
     list("model_call_count", &|out| {
         out.push_str(&sums.model_call_count.to_string())
@@ -86,7 +54,7 @@ pub fn report(replayed: &Replayed, settings: &ReplaySettings) -> String {
         None => out.push_str("null"),
     });
     list("counters", &|out| {
-        Object::write(out, Unknown::Null, |o| counters(replayed, &sums, o));
+        Object::write(out, Unknown::Null, |o| counters(replayed, &sums, o))
     });
     list("quarantined", &|out| {
         rows(out, &replayed.quarantined, quarantined)
@@ -168,6 +136,46 @@ fn plain<T>(told: &[(&Fact, &T)], fill: fn(&T, &mut Object<'_>), out: &mut Strin
         fill(body, o);
         columns::evidence(fact, o);
     });
+}
+
+fn agent_runs(facts: &[&Fact], out: &mut String) {
+    let told = of(facts, |body| match body {
+        FactBody::AgentRun(f) => Some(&**f),
+        _ => None,
+    });
+    plain(&told, columns::agent_run, out);
+}
+
+fn local_answers(facts: &[&Fact], out: &mut String) {
+    let told = of(facts, |body| match body {
+        FactBody::LocalAnswer(f) => Some(&**f),
+        _ => None,
+    });
+    plain(&told, columns::local_answer, out);
+}
+
+fn verdicts(facts: &[&Fact], out: &mut String) {
+    let told = of(facts, |body| match body {
+        FactBody::GuardrailDecision(f) => Some(&**f),
+        _ => None,
+    });
+    plain(&told, columns::verdict, out);
+}
+
+fn recoveries(facts: &[&Fact], out: &mut String) {
+    let told = of(facts, |body| match body {
+        FactBody::RecoveryDecision(f) => Some(&**f),
+        _ => None,
+    });
+    plain(&told, columns::recovery, out);
+}
+
+fn anomalies(facts: &[&Fact], out: &mut String) {
+    let told = of(facts, |body| match body {
+        FactBody::Anomaly(f) => Some(&**f),
+        _ => None,
+    });
+    plain(&told, columns::anomaly, out);
 }
 
 /// What the events of each invocation said beside its facts.

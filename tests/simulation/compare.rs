@@ -1,8 +1,10 @@
-//! What came out against what must come out: by the oracle's lines, and by a run in which nothing goes wrong.
+//! What came out against what must come out: by the oracle's lines, and by a run in which nothing
+//! goes wrong.
 
 use super::oracle::{Expected, Lines};
+use super::tables::{Counters, Series, Sink};
 use super::workload::PARTITIONS;
-use super::world::{Counters, Series, Sink, World, partition_id, source};
+use super::world::{World, partition_id, source};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tachograph::core::fact::{Fact, FactBody, InvocationFact};
@@ -103,7 +105,8 @@ pub fn verdict(world: &World, expected: &Expected) -> Result<(), String> {
     count(world, expected, &counters)
 }
 
-/// Counters are exact where nobody died or was left behind; else they may be ahead by what was counted again.
+/// Counters are exact where nobody died or was left behind; else they may be ahead by what was
+/// counted again.
 fn count(world: &World, expected: &Expected, reference: &Counters) -> Result<(), String> {
     let (moved, tally) = (&world.counters.moved, &world.tally);
     if tally.crashes + tally.losses == 0 {
@@ -121,7 +124,8 @@ fn count(world: &World, expected: &Expected, reference: &Counters) -> Result<(),
     for (series, least) in &reference.moved {
         let got = moved.get(series).copied().unwrap_or(0);
         let again = world.counters.replayed.get(series).copied().unwrap_or(0);
-        // A zombie counts on after its successor began, and a lost commit leaves the word of the one before.
+        // A zombie counts on after its successor began, and a lost commit leaves the word of the
+        // one before.
         let is_bounded = tally.losses + tally.commits_lost == 0;
         if got < *least && is_monotone(series.0) {
             return Err(format!("counted too little: {series:?}: {got} of {least}"));
@@ -281,7 +285,8 @@ fn row_lines(sink: &Sink) -> Lines {
     lines
 }
 
-/// The fold over segments as the view makes it: sums over all, status from the last that is not headless.
+/// The fold over segments as the view makes it: sums over all, status from the last that is not
+/// headless.
 fn fold_lines(sink: &Sink) -> Lines {
     let mut invocations: BTreeMap<String, Vec<(&Fact, &InvocationFact)>> = BTreeMap::new();
     for fact in sink.rows.values() {

@@ -1,4 +1,5 @@
-//! What goes wrong in a run, chosen by a seed: the dice, the faults, the mixes, the moments at which faults strike.
+//! What goes wrong in a run, chosen by a seed: the dice, the faults, the mixes, the moments at
+//! which faults strike.
 //!
 //! It knows neither records nor daemons; the world acts on what is written here.
 
@@ -83,6 +84,8 @@ pub enum Fault {
     Quiet,
     /// Batches of three, two in flight.
     TinyLimits,
+    /// Runs that say nothing for longer than `silence_max` and go on.
+    Stalls,
     /// Tools that run for longer than `silence_max`.
     LongTools,
 }
@@ -90,7 +93,7 @@ pub enum Fault {
 use Fault::{
     AnyOrder, Crash, Duplicates, FailingInserts, Handover, LongTools, Lost, LostAcks, LostCommits,
     OrderlyRestart, OutOfTime, Pauses, Poison, Quiet, SinkDown, SlowDeadLetters, SlowInserts,
-    Strays, TinyLimits, Tombstones,
+    Stalls, Strays, TinyLimits, Tombstones,
 };
 
 /// A named choice of faults: some in every seed, of the others a random half.
@@ -106,7 +109,7 @@ pub const MIXES: [Mix; 12] = [
     Mix {
         name: "calm",
         always: &[],
-        may: &[AnyOrder, LongTools, TinyLimits],
+        may: &[AnyOrder, LongTools, Stalls, TinyLimits],
     },
     Mix {
         name: "crashes",
@@ -116,6 +119,7 @@ pub const MIXES: [Mix; 12] = [
             AnyOrder,
             TinyLimits,
             LongTools,
+            Stalls,
             LostCommits,
             Strays,
         ],
@@ -186,7 +190,15 @@ pub const MIXES: [Mix; 12] = [
     Mix {
         name: "pauses",
         always: &[Pauses],
-        may: &[Crash, Handover, OrderlyRestart, Strays, LongTools, AnyOrder],
+        may: &[
+            Crash,
+            Handover,
+            OrderlyRestart,
+            Strays,
+            Stalls,
+            LongTools,
+            AnyOrder,
+        ],
     },
     Mix {
         name: "quiet",
@@ -196,6 +208,7 @@ pub const MIXES: [Mix; 12] = [
             Handover,
             OrderlyRestart,
             Strays,
+            Stalls,
             LongTools,
             SlowInserts,
         ],
@@ -224,6 +237,7 @@ pub const MIXES: [Mix; 12] = [
             Quiet,
             TinyLimits,
             LongTools,
+            Stalls,
         ],
     },
 ];
@@ -251,7 +265,8 @@ pub struct Strike {
     pub fault: Fault,
 }
 
-/// The moments of crashes, handovers and losses, in order. With a gap between pause and resume, each kind also strikes
+/// The moments of crashes, handovers and losses, in order. With a gap between pause and resume,
+/// each kind also strikes
 /// within its first half, so that the state in memory is another's when the run goes on.
 pub fn strikes(
     faults: &Faults,

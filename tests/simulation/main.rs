@@ -1,11 +1,17 @@
-//! Thousands of seeded histories of crashes, rebalances and broken edges, each compared with a stupid second
+//! Thousands of seeded histories of crashes, rebalances and broken edges, each compared with a
+//! stupid second
 //! implementation that reads the whole log at once.
 //!
-//! `SIM_SEEDS` is the number of seeds a mix, `SIM_SEED` one seed, `SIM_MIX` one mix; `SIM_TRACE=1` prints every input.
+//! `SIM_SEEDS` is the number of seeds a mix, `SIM_SEED` one seed, `SIM_MIX` one mix; `SIM_TRACE=1`
+//! prints
+//! every input.
 
 mod compare;
 mod faults;
+mod group;
 mod oracle;
+mod spoil;
+mod tables;
 mod workload;
 mod world;
 
@@ -14,8 +20,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use tables::Tally;
 use workload::Silence;
-use world::{Tally, World};
+use world::World;
 
 /// Seeds of a mix where the environment names no other number.
 const SEEDS: u64 = 200;

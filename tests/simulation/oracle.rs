@@ -1,6 +1,8 @@
-//! A second, stupid implementation: the whole log at once, grouped by invocation, computed segment by segment.
+//! A second, stupid implementation: the whole log at once, grouped by invocation, computed segment
+//! by segment.
 //!
-//! No streaming, no offsets to resume from, no marks. It says what must be in the tables and in the counters, as text.
+//! No streaming, no offsets to resume from, no marks. It says what must be in the tables and in the
+//! counters, as text.
 
 use super::workload::{Log, Silence};
 use serde_json::Value;

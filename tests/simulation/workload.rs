@@ -1,6 +1,8 @@
-//! What producers write: lifecycle records of many interleaved invocations, laid out over partitions and time.
+//! What producers write: lifecycle records of many interleaved invocations, laid out over
+//! partitions and time.
 //!
-//! The log is written whole before the world starts; it knows no daemon. Whatever may happen to records is in them.
+//! The log is written whole before the world starts; it knows no daemon. Whatever may happen to
+//! records is in them.
 
 use super::faults::{Dice, Fault, Faults};
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ pub const EPOCH_MS: i64 = 1_772_445_600_000;
 /// Partitions of the topic.
 pub const PARTITIONS: usize = 4;
 
-const MODELS: [&str; 3] = [
+pub const MODELS: [&str; 3] = [
     "gemini-2.5-flash",
     "gemini-2.5-pro",
     "gemini-2.0-flash-lite",
@@ -56,64 +58,64 @@ impl Silence {
     }
 
     /// Nothing is held for longer than this after its last record.
-    fn longest(self) -> i64 {
+    pub fn longest(self) -> i64 {
         self.max_ms + self.tool_max_ms + 2_000
     }
 }
 
 #[derive(Debug)]
-struct Line {
-    partition: usize,
-    logged_ms: i64,
-    key: String,
-    payload: Option<Vec<u8>>,
+pub struct Line {
+    pub partition: usize,
+    pub logged_ms: i64,
+    pub key: String,
+    pub payload: Option<Vec<u8>>,
 }
 
 /// Who a record speaks of.
 #[derive(Clone, Debug)]
-struct Who {
-    partition: usize,
-    tenant: &'static str,
-    app: &'static str,
-    session: String,
-    invocation: String,
-    run: Option<String>,
-    agent: String,
-    branch: String,
+pub struct Who {
+    pub partition: usize,
+    pub tenant: &'static str,
+    pub app: &'static str,
+    pub session: String,
+    pub invocation: String,
+    pub run: Option<String>,
+    pub agent: String,
+    pub branch: String,
     /// False where the runtime has no call ids: calls pair by order.
-    has_call_ids: bool,
+    pub has_call_ids: bool,
 }
 
 /// A run that waits for its resume.
 #[derive(Debug)]
-struct Paused {
+pub struct Paused {
     who: Who,
     open_tool: Option<(String, &'static str)>,
 }
 
 /// Writes records; one lane of time at a time.
-struct Writer<'a> {
-    dice: &'a mut Dice,
-    faults: &'a Faults,
-    silence: Silence,
-    lines: Vec<Line>,
-    serial: u64,
+pub struct Writer<'a> {
+    pub dice: &'a mut Dice,
+    pub faults: &'a Faults,
+    pub silence: Silence,
+    pub lines: Vec<Line>,
+    pub serial: u64,
     /// The lane's clock, ms.
-    t: i64,
+    pub t: i64,
     /// Log time of the lane's last record: a producer's records keep their order.
-    logged_ms: i64,
+    pub logged_ms: i64,
     /// Records that the lane's run still writes before its process dies.
-    breath: Option<u32>,
-    calls: u32,
-    past: Vec<(i64, Who)>,
-    paused: Vec<Paused>,
+    pub breath: Option<u32>,
+    pub calls: u32,
+    pub past: Vec<(i64, Who)>,
+    pub paused: Vec<Paused>,
 }
 
 /// Writes the log of one seed.
 pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
     let is_quiet = faults.has(Fault::Quiet);
     // A quiet world lives longer, with less in it.
-    let length = dice.range(10_000, 25_000);
+    let length = dice.range(6_000, 16_000);
     let mut writer = Writer {
         dice,
         faults,
@@ -165,7 +167,7 @@ fn lay_out(mut lines: Vec<Line>, gap: Option<(i64, i64)>) -> Log {
 }
 
 impl Writer<'_> {
-    fn last_ms(&self) -> i64 {
+    pub fn last_ms(&self) -> i64 {
         self.lines
             .iter()
             .map(|line| line.logged_ms)
@@ -176,9 +178,9 @@ impl Writer<'_> {
     /// Sessions over all partitions, each with one invocation after the other.
     fn phase(&mut self, from_ms: i64, length_ms: i64, is_quiet: bool) {
         let sessions = if is_quiet {
-            self.dice.range(2, 6)
+            self.dice.range(2, 5)
         } else {
-            self.dice.range(4, 8)
+            self.dice.range(3, 7)
         };
         for _ in 0..sessions {
             let partition = self.dice.index(PARTITIONS);
@@ -258,6 +260,9 @@ impl Writer<'_> {
         }
         for _ in 0..self.dice.range(1, 4) {
             self.wait(20, 400);
+            if self.faults.has(Fault::Stalls) && who.run.is_none() && self.dice.percent(8) {
+                self.wait(self.silence.max_ms + 100, self.silence.longest());
+            }
             self.step(who);
         }
         self.wait(5, 100);
@@ -297,10 +302,21 @@ impl Writer<'_> {
         if self.dice.percent(25) {
             // Resumed at once, while the first segment is still held.
             self.wait(100, self.silence.max_ms / 2);
+            let (t, calls) = (self.t + 60, self.calls);
             self.resume(&paused);
+            if who.run.is_some() && self.dice.percent(40) {
+                self.late_word(who, t, calls);
+            }
         } else {
             self.paused.push(paused);
         }
+    }
+
+    /// A call of the first run is told of after the second has begun.
+    fn late_word(&mut self, who: &Who, logged_ms: i64, calls: u32) {
+        let (call, usage) = (format!("late-{calls}"), self.usage());
+        let end = json!({"call_id": call, "model": MODELS[1], "usage": usage});
+        self.append(who, "model.end", end, logged_ms - 30, logged_ms);
     }
 
     fn resume(&mut self, paused: &Paused) {
@@ -405,7 +421,7 @@ impl Writer<'_> {
     }
 
     /// A usage object in Gemini's spelling, its parts told apart by their sizes.
-    fn usage(&mut self) -> Value {
+    pub fn usage(&mut self) -> Value {
         let prompt = self.dice.range(50, 900);
         let answer = self.dice.range(1, 400);
         let thoughts = if self.dice.percent(30) {
@@ -524,12 +540,13 @@ impl Writer<'_> {
         self.t += self.dice.range(1, 20);
     }
 
-    fn append(&mut self, who: &Who, kind: &str, fields: Value, at_ms: i64, logged_ms: i64) {
+    pub fn append(&mut self, who: &Who, kind: &str, fields: Value, at_ms: i64, logged_ms: i64) {
         self.serial += 1;
+        let instance = format!("p{}", who.partition);
         let mut record = json!({
             "v": 1, "kind": kind, "at": (EPOCH_MS + at_ms) * 1_000_000,
             "record_id": format!("p-{}", self.serial),
-            "emitter": {"name": "emitter", "version": "1", "instance": format!("p{}", who.partition)},
+            "emitter": {"name": "emitter", "version": "1", "instance": instance},
             "runtime": {"name": "adk-python", "version": "2"},
             "tenant": who.tenant, "app": who.app, "session_id": who.session,
             "invocation_id": who.invocation, "agent": who.agent,
@@ -553,89 +570,6 @@ impl Writer<'_> {
             key,
             payload,
         });
-    }
-
-    /// Records that come late, alone, or for nothing anybody knows.
-    fn strays(&mut self) {
-        let end_ms = self.last_ms();
-        for _ in 0..self.dice.range(3, 12) {
-            let Some((ended_ms, who)) = self.past.get(self.dice.index(self.past.len().max(1)))
-            else {
-                return;
-            };
-            let (ended_ms, mut who) = (*ended_ms, who.clone());
-            let late_ms = ended_ms + self.silence.longest() + self.dice.range(0, 20_000);
-            self.serial += 1;
-            let call = format!("stray-{}", self.serial);
-            let (at_ms, logged_ms) = match self.dice.range(0, 4) {
-                // Within the silence: amends.
-                0 => (
-                    ended_ms,
-                    ended_ms + self.dice.range(50, self.silence.max_ms * 6 / 10),
-                ),
-                // Long after: headless. Long after and fresh: an ordinary segment, its start unseen.
-                1 => (ended_ms, late_ms),
-                2 => (late_ms - 20, late_ms),
-                _ => {
-                    who.invocation = format!("x-{}", self.serial);
-                    let logged_ms = self.dice.range(0, end_ms + 1).max(self.silence.longest());
-                    (
-                        self.dice
-                            .pick(&[logged_ms - 10, logged_ms - self.silence.longest()]),
-                        logged_ms,
-                    )
-                }
-            };
-            who.run = None;
-            let usage = self.usage();
-            let end = json!({"call_id": call, "model": MODELS[0], "usage": usage, "finish_reason": "STOP"});
-            self.append(&who, "model.end", end, at_ms, logged_ms);
-        }
-    }
-
-    /// Poison, tombstones and what the producer sent twice.
-    fn spoil(&mut self) {
-        let end_ms = self.last_ms().max(1);
-        const POISON: [&str; 6] = [
-            "",
-            "not json",
-            "{\"v\":1,\"kind\":",
-            "{\"hello\":1}",
-            "[1,2]",
-            "{\"v\":1,\"kind\":\"run.start\",\"at\":1772445600000}",
-        ];
-        let mut spoilt = Vec::new();
-        if self.faults.has(Fault::Poison) {
-            for _ in 0..self.dice.range(3, 20) {
-                spoilt.push(Some(self.dice.pick(&POISON).as_bytes().to_vec()));
-            }
-        }
-        if self.faults.has(Fault::Tombstones) {
-            spoilt.extend((0..self.dice.range(2, 10)).map(|_| None));
-        }
-        for payload in spoilt {
-            let (partition, logged_ms) = (self.dice.index(PARTITIONS), self.dice.range(0, end_ms));
-            self.lines.push(Line {
-                partition,
-                logged_ms,
-                key: "poison".to_owned(),
-                payload,
-            });
-        }
-        if self.faults.has(Fault::Duplicates) && !self.lines.is_empty() {
-            for _ in 0..self.dice.range(3, 15) {
-                let line = &self.lines[self.dice.index(self.lines.len())];
-                let (partition, key) = (line.partition, line.key.clone());
-                let (payload, logged_ms) = (line.payload.clone(), line.logged_ms);
-                let logged_ms = logged_ms + self.dice.range(1, 1_000);
-                self.lines.push(Line {
-                    partition,
-                    logged_ms,
-                    key,
-                    payload,
-                });
-            }
-        }
     }
 }
 

@@ -1,115 +1,43 @@
 //! The world around the pipelines: a log, a broker, processes, a sink, two clocks.
 //!
-//! Every part is as plain as it can be and still refuse what the real one refuses. All of it follows from one seed.
+//! Every part is as plain as it can be and still refuse what the real one refuses. All of it
+//! follows from one seed.
 
-use super::faults::{Dice, Fault, Faults, Mix, Strike, strikes};
+use super::faults::{Dice, Fault, Faults, Mix, strikes};
+use super::tables::{Counters, Sink, Tally};
 use super::workload::{self, EPOCH_MS, Log, PARTITIONS, Silence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tachograph::core::dialect::DeadLetterReason;
-use tachograph::core::fact::{Fact, Table};
-use tachograph::core::ledger::{Watermark, WorkId, take_over};
+use tachograph::core::fact::Fact;
+use tachograph::core::ledger::{Watermark, WorkId};
 use tachograph::core::pipeline::{Action, Input, Pipeline, Record, Settings};
-use tachograph::core::sample::{Family, Move, Sample};
 use tachograph::core::{Limits, LogSource, LogTime, Now, Offset, PartitionId, TopicDefaults};
 
 /// Processes of the consumer group.
-const PROCESSES: usize = 3;
-
-/// A series: its family and its label values.
-pub type Series = (Family, Vec<String>);
-/// What identifies a row: table, tenant, app, invocation and the rest.
-pub type RowKey = (Table, String, String, String, Vec<String>);
-
-/// The table that collapses by identity and version.
-#[derive(Debug, Default)]
-pub struct Sink {
-    pub rows: BTreeMap<RowKey, Fact>,
-    pub inserted: u64,
-}
-
-impl Sink {
-    /// Takes facts; of two with one identity the larger version stays, and equal versions must be equal.
-    pub fn insert(&mut self, facts: &[Fact]) -> Result<(), String> {
-        for fact in facts {
-            self.inserted += 1;
-            let key = row_key(fact);
-            match self.rows.get(&key) {
-                Some(kept) if kept.version > fact.version => {}
-                Some(kept) if kept.version == fact.version && kept != fact => {
-                    return Err(format!(
-                        "one version, two contents:\n  {kept:?}\n  {fact:?}"
-                    ));
-                }
-                _ => {
-                    self.rows.insert(key, fact.clone());
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn row_key(fact: &Fact) -> RowKey {
-    (
-        fact.body.table(),
-        fact.tenant.to_string(),
-        fact.app.to_string(),
-        fact.invocation_id.to_string(),
-        fact.identity(),
-    )
-}
-
-/// Counters of every life of every process together.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Sums of counters; of histograms the number of samples.
-    pub moved: BTreeMap<Series, u64>,
-    /// The part that was moved again, by the pipelines' own word.
-    pub replayed: BTreeMap<Series, u64>,
-}
-
-impl Counters {
-    pub fn observe(&mut self, sample: &Sample) {
-        let labels = sample
-            .labels
-            .iter()
-            .map(|label| label.to_string())
-            .collect();
-        let by = match sample.change {
-            Move::Create => 0,
-            Move::Add(by) => by,
-            Move::Observe(_) => 1,
-        };
-        let series = (sample.family, labels);
-        if sample.is_replayed {
-            *self.replayed.entry(series.clone()).or_insert(0) += by;
-        }
-        *self.moved.entry(series).or_insert(0) += by;
-    }
-}
+pub const PROCESSES: usize = 3;
 
 /// What the group coordinator knows.
 #[derive(Debug, Default)]
-struct Broker {
+pub struct Broker {
     /// The life that may commit, by partition.
-    owner: [Option<u64>; PARTITIONS],
-    committed: [Option<Watermark>; PARTITIONS],
+    pub owner: [Option<u64>; PARTITIONS],
+    pub committed: [Option<Watermark>; PARTITIONS],
     /// When an unowned partition is given away, ms.
-    assign_at: [i64; PARTITIONS],
+    pub assign_at: [i64; PARTITIONS],
 }
 
 /// Work on its way to an edge.
 #[derive(Debug)]
-struct Flight {
-    work: WorkId,
-    due_ms: i64,
-    load: Load,
+pub struct Flight {
+    pub work: WorkId,
+    pub due_ms: i64,
+    pub load: Load,
 }
 
 #[derive(Debug)]
-enum Load {
+pub enum Load {
     Facts(Vec<Fact>),
     Letter {
         at: (usize, i64),
@@ -120,146 +48,61 @@ enum Load {
 
 /// One assigned partition as the source sees it.
 #[derive(Debug)]
-struct Position {
-    next: i64,
+pub struct Position {
+    pub next: i64,
     /// Log time of the newest record, and when it was read, ms.
-    newest: Option<(i64, i64)>,
+    pub newest: Option<(i64, i64)>,
 }
 
 #[derive(Debug)]
-struct Draining {
-    partitions: Vec<usize>,
-    deadline_ms: i64,
-    is_leaving: bool,
+pub struct Draining {
+    pub partitions: Vec<usize>,
+    pub deadline_ms: i64,
+    pub is_leaving: bool,
 }
 
 /// One life of one process.
-struct Daemon {
-    life: u64,
-    pipeline: Pipeline,
-    started_ms: i64,
-    positions: BTreeMap<usize, Position>,
-    flights: Vec<Flight>,
-    is_paused: bool,
-    draining: Option<Draining>,
-    /// Set while the group has moved on without it: until when it stands still, until when it does not know.
-    zombie: Option<(i64, i64)>,
-}
-
-/// What happened in a run, for the report and for what may be expected of it.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    pub records: u64,
-    pub deliveries: u64,
-    pub inserted: u64,
-    pub rows: u64,
-    pub crashes: u64,
-    pub losses: u64,
-    pub handovers: u64,
-    pub out_of_time: u64,
-    pub commits: u64,
-    pub refused: u64,
-    pub letters: u64,
-    pub resumes_after_release: u64,
-    /// Commits that did not arrive.
-    pub commits_lost: u64,
-    pub segments: u64,
-    pub headless: u64,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: &Tally) {
-        self.records += other.records;
-        self.deliveries += other.deliveries;
-        self.inserted += other.inserted;
-        self.rows += other.rows;
-        self.crashes += other.crashes;
-        self.losses += other.losses;
-        self.handovers += other.handovers;
-        self.out_of_time += other.out_of_time;
-        self.commits += other.commits;
-        self.refused += other.refused;
-        self.letters += other.letters;
-        self.resumes_after_release += other.resumes_after_release;
-        self.commits_lost += other.commits_lost;
-        self.segments += other.segments;
-        self.headless += other.headless;
-    }
-}
-
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally {
-            records,
-            deliveries,
-            segments,
-            headless,
-            rows,
-            inserted,
-            ..
-        } = self;
-        write!(
-            f,
-            "{records} records read {deliveries} times, {segments} segments "
-        )?;
-        write!(
-            f,
-            "({headless} headless), {rows} rows inserted {inserted} times, "
-        )?;
-        let Tally {
-            crashes,
-            losses,
-            handovers,
-            out_of_time,
-            commits,
-            refused,
-            letters,
-            ..
-        } = self;
-        write!(
-            f,
-            "{crashes} crashes, {losses} losses, {handovers} handovers ({out_of_time} out "
-        )?;
-        write!(
-            f,
-            "of time), {commits} commits ({refused} refused), {letters} dead letters, "
-        )?;
-        write!(
-            f,
-            "{} partitions resumed after release",
-            self.resumes_after_release
-        )
-    }
+pub struct Daemon {
+    pub life: u64,
+    pub pipeline: Pipeline,
+    pub started_ms: i64,
+    pub positions: BTreeMap<usize, Position>,
+    pub flights: Vec<Flight>,
+    pub is_paused: bool,
+    pub draining: Option<Draining>,
+    /// Set while the group has moved on without it: until when it stands still, until when it does
+    /// not know.
+    pub zombie: Option<(i64, i64)>,
 }
 
 /// Everything there is.
 pub struct World {
-    dice: Dice,
-    faults: Faults,
+    pub dice: Dice,
+    pub faults: Faults,
     pub settings: Settings,
     pub log: Log,
-    now_ms: i64,
+    pub now_ms: i64,
     /// Records written so far, by partition.
-    written: [usize; PARTITIONS],
-    broker: Broker,
+    pub written: [usize; PARTITIONS],
+    pub broker: Broker,
     pub sink: Sink,
     pub letters: BTreeMap<(usize, i64), (DeadLetterReason, Vec<u8>)>,
     pub counters: Counters,
-    processes: Vec<Option<Daemon>>,
-    restart_at: [i64; PROCESSES],
+    pub processes: Vec<Option<Daemon>>,
+    pub restart_at: [i64; PROCESSES],
     /// Inserts of dead processes that land later.
-    orphans: Vec<(i64, Vec<Fact>)>,
-    sink_down: Option<(i64, i64)>,
-    is_calm: bool,
-    is_traced: bool,
-    lives: u64,
-    poison: [BTreeSet<i64>; PARTITIONS],
+    pub orphans: Vec<(i64, Vec<Fact>)>,
+    pub sink_down: Option<(i64, i64)>,
+    pub is_calm: bool,
+    pub is_traced: bool,
+    pub lives: u64,
+    pub poison: [BTreeSet<i64>; PARTITIONS],
     pub tally: Tally,
-    error: Option<String>,
+    pub error: Option<String>,
 }
 
 fn limits(faults: &Faults, dice: &mut Dice) -> Limits {
-    let silence_ms = dice.range(2_500, 7_000);
+    let silence_ms = dice.range(1_600, 5_000);
     let is_tiny = faults.has(Fault::TinyLimits);
     let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).expect("positive"));
     Limits {
@@ -300,7 +143,7 @@ pub fn partition_id(partition: usize) -> PartitionId {
     PartitionId(u32::try_from(partition).expect("few partitions"))
 }
 
-fn offset(index: usize) -> Offset {
+pub fn offset(index: usize) -> Offset {
     Offset(i64::try_from(index).expect("short log"))
 }
 
@@ -328,7 +171,7 @@ impl World {
         let log = workload::write(&mut Dice::new(seed, 2), &faults, silence);
         let sink_down = faults.has(Fault::SinkDown).then(|| {
             let from = dice.range(0, log.end_ms.max(2) / 2);
-            (from, from + dice.range(1_000, 12_000))
+            (from, from + dice.range(1_000, 8_000))
         });
         World {
             settings: Settings {
@@ -446,7 +289,8 @@ impl World {
         }
     }
 
-    /// True while no edge is in trouble: at the end, and in the second half of a gap, when the marks must catch up.
+    /// True while no edge is in trouble: at the end, and in the second half of a gap, when the
+    /// marks must catch up.
     fn is_healthy(&self) -> bool {
         let is_in_gap = |(from, below)| (from + (below - from) / 2..below).contains(&self.now_ms);
         self.is_calm || self.log.gap.is_some_and(is_in_gap)
@@ -461,102 +305,6 @@ impl World {
 
     fn fail(&mut self, error: String) {
         self.error.get_or_insert(error);
-    }
-
-    fn strike(&mut self, strike: Strike) {
-        let up: Vec<usize> = (0..PROCESSES)
-            .filter(|&i| {
-                self.processes[i]
-                    .as_ref()
-                    .is_some_and(|d| d.zombie.is_none())
-            })
-            .collect();
-        if up.is_empty() {
-            return;
-        }
-        let index = self.dice.pick(&up);
-        match strike.fault {
-            Fault::Crash => self.crash(index),
-            Fault::Lost if up.len() > 1 => self.lose(index),
-            Fault::Handover => self.revoke(index, false),
-            Fault::OrderlyRestart => self.revoke(index, true),
-            _ => {}
-        }
-    }
-
-    fn crash(&mut self, index: usize) {
-        let Some(daemon) = self.processes[index].take() else {
-            return;
-        };
-        self.tally.crashes += 1;
-        for partition in daemon.positions.keys().copied() {
-            if self.broker.owner[partition] == Some(daemon.life) {
-                self.broker.owner[partition] = None;
-                self.broker.assign_at[partition] = self.now_ms + self.dice.range(100, 4_000);
-            }
-        }
-        for flight in daemon.flights {
-            if let Load::Facts(facts) = flight.load
-                && self.dice.percent(50)
-            {
-                self.orphans
-                    .push((self.now_ms + self.dice.range(0, 6_000), facts));
-            }
-        }
-        self.restart_at[index] = self.now_ms + self.dice.range(50, 8_000);
-    }
-
-    /// The group's session with a process ends, and the process does not know.
-    fn lose(&mut self, index: usize) {
-        let stall_ms = if self.dice.percent(50) {
-            self.dice.range(200, 5_000)
-        } else {
-            0
-        };
-        let stands_until = self.now_ms + stall_ms;
-        let believes_until = stands_until + self.dice.range(100, 6_000);
-        let Some(daemon) = &mut self.processes[index] else {
-            return;
-        };
-        if daemon.draining.is_some() {
-            return;
-        }
-        self.tally.losses += 1;
-        daemon.zombie = Some((stands_until, believes_until));
-        for partition in daemon.positions.keys().copied() {
-            if self.broker.owner[partition] == Some(daemon.life) {
-                self.broker.owner[partition] = None;
-                self.broker.assign_at[partition] = self.now_ms;
-            }
-        }
-    }
-
-    fn revoke(&mut self, index: usize, is_leaving: bool) {
-        let is_short = self.faults.has(Fault::OutOfTime) && self.dice.percent(70);
-        let allowed_ms = if is_short {
-            self.dice.range(0, 300)
-        } else {
-            2_000
-        };
-        let all = self.dice.percent(40);
-        let one = self.dice.index(PARTITIONS);
-        let Some(mut daemon) = self.processes[index].take() else {
-            return;
-        };
-        let mut partitions: Vec<usize> = daemon.positions.keys().copied().collect();
-        if !is_leaving && !all && !partitions.is_empty() {
-            partitions = vec![partitions[one % partitions.len()]];
-        }
-        if daemon.draining.is_none() {
-            let deadline_ms = self.now_ms + allowed_ms;
-            daemon.draining = Some(Draining {
-                partitions,
-                deadline_ms,
-                is_leaving,
-            });
-            self.tell(&mut daemon, Input::Drain);
-        }
-        self.processes[index] = Some(daemon);
     }
 
     /// One turn of everybody: starts, assignments, records, settlements.
@@ -588,59 +336,6 @@ impl World {
             if !has_left {
                 self.processes[index] = Some(daemon);
             }
-        }
-    }
-
-    fn start(&mut self, index: usize) {
-        self.lives += 1;
-        self.processes[index] = Some(Daemon {
-            life: self.lives,
-            pipeline: Pipeline::new(self.settings.clone()),
-            started_ms: self.now_ms,
-            positions: BTreeMap::new(),
-            flights: Vec::new(),
-            is_paused: false,
-            draining: None,
-            zombie: None,
-        });
-    }
-
-    /// Gives unowned partitions to whoever is up, in the group and not leaving.
-    fn give_away(&mut self) {
-        for partition in 0..PARTITIONS {
-            let is_due = self.broker.assign_at[partition] <= self.now_ms;
-            if self.broker.owner[partition].is_some() || !is_due {
-                continue;
-            }
-            let able: Vec<usize> = (0..PROCESSES)
-                .filter(|&i| {
-                    self.processes[i]
-                        .as_ref()
-                        .is_some_and(|d| d.zombie.is_none() && d.draining.is_none())
-                })
-                .collect();
-            if able.is_empty() {
-                return;
-            }
-            let index = self.dice.pick(&able);
-            let Some(mut daemon) = self.processes[index].take() else {
-                return;
-            };
-            self.broker.owner[partition] = Some(daemon.life);
-            let committed = self.broker.committed[partition];
-            let log = Offset(0)..offset(self.written[partition]);
-            let next = take_over(committed, &log).start.0;
-            daemon
-                .positions
-                .insert(partition, Position { next, newest: None });
-            let input = Input::Assigned {
-                partition: partition_id(partition),
-                source: source(partition),
-                committed,
-                log,
-            };
-            self.tell(&mut daemon, input);
-            self.processes[index] = Some(daemon);
         }
     }
 
@@ -733,7 +428,7 @@ impl World {
     }
 
     /// Tells a pipeline something and does what it says.
-    fn tell(&mut self, daemon: &mut Daemon, input: Input<'_>) {
+    pub fn tell(&mut self, daemon: &mut Daemon, input: Input<'_>) {
         let ms = u64::try_from(self.now_ms - daemon.started_ms).expect("time goes on");
         self.trace(|| format!("life {} is told {}", daemon.life, told(&input)));
         daemon
@@ -851,7 +546,7 @@ impl World {
     }
 
     /// The coordinator takes a commit from the owner only.
-    fn commit(&mut self, life: u64, partition: PartitionId, marks: Watermark) {
+    pub fn commit(&mut self, life: u64, partition: PartitionId, marks: Watermark) {
         let partition = usize::try_from(partition.0).expect("few partitions");
         if self.broker.owner[partition] != Some(life) {
             self.tally.refused += 1;
@@ -869,39 +564,6 @@ impl World {
             ));
         }
         self.broker.committed[partition] = Some(marks);
-    }
-
-    /// Ends a drain that is done or out of time; true where the process has left.
-    fn hand_over(&mut self, daemon: &mut Daemon, index: usize) -> bool {
-        let Some(draining) = daemon.draining.take() else {
-            return false;
-        };
-        let is_drained = daemon.pipeline.is_drained();
-        if !is_drained && self.now_ms < draining.deadline_ms {
-            daemon.draining = Some(draining);
-            return false;
-        }
-        self.tally.handovers += 1;
-        self.tally.out_of_time += u64::from(!is_drained);
-        for partition in draining.partitions {
-            let id = partition_id(partition);
-            if let Some(marks) = daemon.pipeline.hand_over(id) {
-                self.commit(daemon.life, id, marks);
-            }
-            daemon.positions.remove(&partition);
-            self.broker.owner[partition] = None;
-            self.broker.assign_at[partition] = self.now_ms + self.dice.range(0, 300);
-            self.tell(daemon, Input::Revoked { partition: id });
-        }
-        if draining.is_leaving {
-            for flight in std::mem::take(&mut daemon.flights) {
-                if let Load::Facts(facts) = flight.load {
-                    self.orphans.push((self.now_ms + 100, facts));
-                }
-            }
-            self.restart_at[index] = self.now_ms + self.dice.range(50, 3_000);
-        }
-        draining.is_leaving
     }
 
     /// Faults stop; everything must come to rest, or it is not live.
@@ -928,7 +590,8 @@ impl World {
             let end = offset(self.log.partitions[partition].len());
             let marks = self.broker.committed[partition];
             if end == Offset(0) {
-                // A lost commit of an empty partition is not repeated: nothing changes that could be said.
+                // A lost commit of an empty partition is not repeated: nothing changes that could
+                // be said.
                 continue;
             }
             let is_passed = marks.is_some_and(|m| m.resume_from == end && m.exported_below == end);

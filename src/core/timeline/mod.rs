@@ -133,6 +133,13 @@ impl Timelines {
             EventKind::EmitterGap { dropped, .. } => return self.gap(event, *dropped, at, out),
             _ => {}
         }
+        if is_compaction(event)
+            && !self
+                .by_invocation
+                .contains_key(event.invocation_id.as_deref().unwrap_or(""))
+        {
+            return self.compaction(event, at, out);
+        }
         let Some(invocation) = event.invocation_id.as_deref() else {
             return Applied::Ignored;
         };
@@ -305,10 +312,18 @@ impl Timelines {
             at,
             stamp,
         };
-        let segment = Segment::open(event, invocation, opener, &mut self.names);
+        let mut segment = Segment::open(event, invocation, opener, &mut self.names);
         let id = segment.invocation_id.clone();
-        self.by_invocation.entry(id).or_default().push(slot);
-        self.evidence.insert((at.offset, slot));
+        let siblings = self.by_invocation.entry(id).or_default();
+        // Records of a sibling may still come, and go to the sibling: while this one is held, both must be rebuilt.
+        let sibling_from = siblings
+            .iter()
+            .filter_map(|sibling| self.segments.get(sibling))
+            .map(|sibling| sibling.evidence_from)
+            .min();
+        siblings.push(slot);
+        segment.evidence_from = sibling_from.map_or(at.offset, |from| from.min(at.offset));
+        self.evidence.insert((segment.evidence_from, slot));
         self.deadlines.insert((self.deadline(&segment), slot));
         self.segments.insert(slot, Box::new(segment));
         slot
@@ -403,6 +418,7 @@ impl Timelines {
         let names = [app, child.root_agent.clone()];
         let mut found = None;
         let mut is_single = true;
+        let mut parents_from: Option<Offset> = None;
         for name in names.iter().flatten() {
             for candidate in self
                 .open_tools
@@ -423,6 +439,10 @@ impl Timelines {
                     let is_same = found.as_ref().is_some_and(|(other, id): &(Slot, _)| {
                         other == candidate && *id == tool.call_id
                     });
+                    if contains {
+                        let from = parent.evidence_from;
+                        parents_from = Some(parents_from.map_or(from, |known| known.min(from)));
+                    }
                     if contains && !is_same {
                         is_single &= found.is_none();
                         found = Some((*candidate, tool.call_id.clone()));
@@ -430,23 +450,23 @@ impl Timelines {
                 }
             }
         }
-        let Some((parent_slot, call_id)) = found.filter(|_| is_single) else {
+        let Some(parent_from) = parents_from else {
             return;
         };
-        let Some(parent) = self.segments.get(&parent_slot) else {
-            return;
-        };
-        let link = ParentLink {
-            invocation_id: Some(parent.invocation_id.clone()),
-            run_id: parent.run_id.clone(),
-            call_id,
-            basis: Basis::Inferred,
-        };
-        let parent_from = parent.evidence_from;
+        let link = found.filter(|_| is_single).and_then(|(parent, call_id)| {
+            let parent = self.segments.get(&parent)?;
+            Some(ParentLink {
+                invocation_id: Some(parent.invocation_id.clone()),
+                run_id: parent.run_id.clone(),
+                call_id,
+                basis: Basis::Inferred,
+            })
+        });
         let Some(child) = self.segments.get_mut(&slot) else {
             return;
         };
-        child.parent = Some(link);
+        child.parent = link;
+        // Also where several may be the parent: a successor that knew one of them only would choose it.
         if parent_from < child.evidence_from {
             self.evidence.remove(&(child.evidence_from, slot));
             child.evidence_from = parent_from;
@@ -473,6 +493,54 @@ impl Timelines {
                 self.open_tools.remove(&tool);
             }
         }
+    }
+
+    /// A compaction under an id that no run has is no invocation but maintenance of a session: it speaks for the newest
+    /// held run of that session, else for the only held run (runtimes.md §2).
+    fn compaction(
+        &mut self,
+        event: &RuntimeEvent<'_>,
+        at: RecordAt,
+        out: &mut Vec<Derived>,
+    ) -> Applied {
+        let session = event.session_id.as_deref();
+        let mut of_session =
+            self.segments.iter().rev().filter(|(_, segment)| {
+                session.is_some() && segment.session_id.as_deref() == session
+            });
+        let newest = of_session.next().map(|(slot, _)| *slot);
+        let only = self
+            .segments
+            .keys()
+            .next()
+            .copied()
+            .filter(|_| self.segments.len() == 1);
+        let Some(slot) = newest.or(only) else {
+            return Applied::Ignored;
+        };
+        let stamp = self.stamp(event, at);
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return Applied::Ignored;
+        };
+        segment.last_logged_at = segment.last_logged_at.max(at.log_time);
+        segment.row.speak(at.offset);
+        let mut cx = Context {
+            names: &mut self.names,
+            limits: &self.settings.limits,
+            defaults: &self.source.defaults,
+            offset: at.offset,
+            samples: Vec::new(),
+            limit: None,
+        };
+        let place = apply::Place {
+            branch: cx.names.empty(),
+            node_path: None,
+            agent: cx.names.empty(),
+            at: stamp,
+        };
+        segment.compaction(&place, &mut cx);
+        self.flush(slot, Cause::Record(at.offset), at.offset, None, out);
+        Applied::Applied
     }
 
     /// `emitter.gap`: speaks for the session's held runs, else for those of its emitter instance (events.md §2.2).
@@ -631,4 +699,8 @@ impl Timelines {
         }
         self.count_open(before, after);
     }
+}
+
+fn is_compaction(event: &RuntimeEvent<'_>) -> bool {
+    matches!(&event.kind, EventKind::Native(native) if native.actions.is_compaction)
 }

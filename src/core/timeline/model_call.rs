@@ -289,6 +289,20 @@ impl ModelCall {
         usage.is_some_and(|usage| merge(&mut attempt.usage, usage))
     }
 
+    /// False where the call has ended with another prompt than a report tells: order joins no two calls whose prompts
+    /// differ (rules.md §3).
+    pub fn may_be_of(&self, other: Option<&UsageReport>) -> bool {
+        let ended = self.attempts.last().filter(|attempt| attempt.end.is_some());
+        let told = ended
+            .and_then(|attempt| attempt.usage.as_ref())
+            .or(self.native.as_ref().and_then(|side| side.usage.as_ref()))
+            .and_then(UsageReport::prompt_count);
+        match (told, other.and_then(UsageReport::prompt_count)) {
+            (Some(told), Some(other)) => told == other || ended.is_none() && self.has_lifecycle,
+            _ => true,
+        }
+    }
+
     /// True where an answer of the model was seen, by record or event.
     pub fn has_response(&self) -> bool {
         self.attempts
@@ -421,11 +435,7 @@ impl ModelCall {
             }
             (told, seen) => told.or(seen).unwrap_or_default(),
         };
-        for word in usage.flags.iter() {
-            if let Some(flag) = Flag::ALL.into_iter().find(|flag| flag.as_str() == word) {
-                flags.insert(flag);
-            }
-        }
+        note_words(&usage, &mut flags);
         let mut usage = usage;
         if self.flags.contains(Flag::Limited) {
             usage.lower_to_partial();
@@ -457,6 +467,12 @@ impl ModelCall {
                 Some(sum) => sum.add(&usage),
                 None => sum = Some(usage),
             }
+        }
+        if let Some(usage) = sum
+            .as_ref()
+            .filter(|usage| usage.state == UsageState::Missing)
+        {
+            note_words(usage, flags);
         }
         sum.filter(|usage| usage.state != UsageState::Missing)
     }
@@ -606,6 +622,15 @@ impl ModelCall {
     /// End of the call, else its last evidence.
     pub fn billed_at(&self) -> EventTime {
         self.instants().2.unwrap_or(self.last_seen).at
+    }
+}
+
+/// The words that normalising usage found.
+fn note_words(usage: &TokenUsage, flags: &mut Flags) {
+    for word in usage.flags.iter() {
+        if let Some(flag) = Flag::ALL.into_iter().find(|flag| flag.as_str() == word) {
+            flags.insert(flag);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Segment {
         cx: &mut Context<'_>,
     ) {
         self.something_started();
-        let index = self.call_of(said.call_id.as_deref(), Asks::Start, place, cx);
+        let index = self.call_of(said.call_id.as_deref(), Asks::Start, None, place, cx);
         self.touch_branch(&place.branch.clone(), place.at, cx.offset, true, cx);
         let model = cx.names.optional(said.model.as_deref());
         let call = &mut self.calls[index];
@@ -59,7 +59,7 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) {
-        let index = self.call_of(said.call_id.as_deref(), Asks::Middle, place, cx);
+        let index = self.call_of(said.call_id.as_deref(), Asks::Middle, None, place, cx);
         let call = &mut self.calls[index];
         let shrank = call.chunk(said.attempt, said.content, said.usage.as_ref(), place.at);
         self.note_call(index, event, place, cx);
@@ -75,7 +75,13 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) {
-        let index = self.call_of(said.call_id.as_deref(), Asks::End, place, cx);
+        let index = self.call_of(
+            said.call_id.as_deref(),
+            Asks::End,
+            said.usage.as_ref(),
+            place,
+            cx,
+        );
         let served_by = said.served_by.unwrap_or(ServedBy::Model);
         let call = &mut self.calls[index];
         call.has_lifecycle = true;
@@ -135,7 +141,13 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) {
-        let index = self.call_of(said.call_id.as_deref(), Asks::End, place, cx);
+        let index = self.call_of(
+            said.call_id.as_deref(),
+            Asks::End,
+            said.usage.as_ref(),
+            place,
+            cx,
+        );
         let code = code_of(&said.error, cx).unwrap_or_else(|| cx.names.name("unknown"));
         let model = cx.names.optional(said.model.as_deref());
         let call = &mut self.calls[index];
@@ -164,6 +176,7 @@ impl Segment {
         &mut self,
         call_id: Option<&str>,
         asks: Asks,
+        usage: Option<&UsageReport>,
         place: &Place,
         cx: &mut Context<'_>,
     ) -> usize {
@@ -175,7 +188,7 @@ impl Segment {
                 return self.limited_call(place, cx);
             }
             let native_only = (asks != Asks::Start)
-                .then(|| self.unclaimed_native(place))
+                .then(|| self.unclaimed_native(usage, place))
                 .flatten();
             let index = match native_only {
                 Some(index) => index,
@@ -210,7 +223,7 @@ impl Segment {
             if let Some(index) = open
                 .first()
                 .copied()
-                .or_else(|| self.unclaimed_native(place))
+                .or_else(|| self.unclaimed_native(usage, place))
             {
                 return index;
             }
@@ -221,10 +234,11 @@ impl Segment {
     }
 
     /// The oldest call of (branch, agent) that only native events told of; a source without branch matches any.
-    fn unclaimed_native(&self, place: &Place) -> Option<usize> {
+    fn unclaimed_native(&self, usage: Option<&UsageReport>, place: &Place) -> Option<usize> {
         self.calls.iter().position(|call| {
             !call.has_lifecycle
                 && call.native.is_some()
+                && call.may_be_of(usage)
                 && call.agent == place.agent
                 && (call.branch == place.branch || place.branch.is_empty())
         })

@@ -98,7 +98,7 @@ impl Segment {
     }
 
     /// A compaction called a model behind every hook's back (runtimes.md §12).
-    fn compaction(&mut self, place: &Place, cx: &mut Context<'_>) {
+    pub(super) fn compaction(&mut self, place: &Place, cx: &mut Context<'_>) {
         let about = format!("compaction/{}", cx.offset.0);
         let kind = AnomalyKind::UnmeteredCall;
         let mut seen = self.anomaly_at(
@@ -224,6 +224,7 @@ impl Segment {
                 && call.has_lifecycle
                 && !call.is_answered_locally
                 && side_is_free
+                && call.may_be_of(native.usage.as_ref())
                 && !matches!(call.served_by, Some(ServedBy::None | ServedBy::Unknown))
         };
         if !is_exception && let Some(index) = self.calls.iter().position(waits) {

@@ -57,7 +57,11 @@ impl Timelines {
             return opens(None);
         };
         if self.begins_next(event, segment, stamp) {
-            opens(Some(latest))
+            // A late word of another run stands apart; only a later start ends what is held.
+            let is_start = matches!(event.kind, EventKind::RunStart { .. });
+            let is_other_run = event.run_id.is_some() && segment.run_id.is_some();
+            let is_late = is_other_run && (!is_start || stamp.is_before(segment.first));
+            opens((!is_late).then_some(latest))
         } else {
             Route::Joins(latest)
         }

@@ -101,6 +101,12 @@ impl ToolCall {
         self.end.is_none() && self.answer.is_none() && !self.long_running
     }
 
+    /// True where a start at this instant is this execution's: nothing answered yet, or the answer only came first.
+    pub fn may_begin_at(&self, at: Stamp) -> bool {
+        let lacks_start = self.start.is_none();
+        !self.is_answered() || lacks_start && self.ended_at().is_some_and(|end| !end.is_before(at))
+    }
+
     /// True while a long-running call waits for its answer.
     pub fn is_pending(&self) -> bool {
         match (&self.end, &self.answer) {

@@ -21,7 +21,9 @@ impl Segment {
         let tool = cx.names.name(said.tool.as_deref().unwrap_or(""));
         let known = match (said.call_id.as_deref(), said.execution) {
             (Some(id), Some(number)) => self.execution(id, number),
-            (Some(id), None) => self.newest(id).filter(|i| !self.tools[*i].is_answered()),
+            (Some(id), None) => self
+                .newest(id)
+                .filter(|i| self.tools[*i].may_begin_at(place.at)),
             (None, _) => None,
         };
         let index = match known {

@@ -226,7 +226,7 @@ fn span_text(span: Nanos) -> String {
     let micros = (span.0.unsigned_abs() + 500) / 1_000;
     let millis = (micros + 500) / 1_000;
     let seconds = (millis + 500) / 1_000;
-    let text = if micros < 10_000 && micros % 1_000 != 0 {
+    let text = if micros < 10_000 && !micros.is_multiple_of(1_000) {
         decimal(micros / 10, 2, "ms")
     } else if millis < 1_000 {
         format!("{millis} ms")

@@ -1,10 +1,13 @@
 //! The report over facts made by hand, read back as JSON.
 
-use super::*;
+use super::report;
 use crate::core::event::ServedBy;
-use crate::core::fact::{AnomalyKind, Basis, ParentLink, Status, ToolStatus};
-use crate::replay::cost::CallCost;
+use crate::core::fact::{
+    AnomalyKind, Basis, Fact, FactBody, ModelCallFact, ParentLink, Status, ToolStatus,
+};
+use crate::replay::cost::{CallCost, Usd};
 use crate::replay::fixtures::*;
+use crate::replay::{ReplaySettings, Replayed};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
