@@ -3,7 +3,7 @@
 use super::apply::Place;
 use super::guardrail::{Target, Verdict};
 use super::invocation::{Context, Item, Proof, Segment};
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::tool_call::ToolCall;
 use crate::core::Name;
 use crate::core::event::{Decision, DecisionWord, Stage};
@@ -121,7 +121,7 @@ impl Segment {
     }
 
     fn push_verdict(&mut self, verdict: Verdict) {
-        self.verdicts.push(verdict);
+        push_tight(&mut self.verdicts, verdict);
         self.touch(Item::Verdict(self.verdicts.len() - 1));
     }
 

@@ -8,7 +8,7 @@ use super::guardrail::Verdict;
 use super::model_call::{ModelCall, RunView};
 use super::names::Names;
 use super::recovery::RecoveryDecision;
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::stamp::{Stamp, earliest, latest};
 use super::tool_call::ToolCall;
 use crate::core::event::{AgentStatus, RunStatus, ServedBy};
@@ -337,7 +337,7 @@ impl Segment {
         let occurrence = self.agents.iter().filter(same).count() as u32;
         let mut row = RowState::new(offset);
         row.speak(offset);
-        self.agents.push(AgentRun {
+        let run = AgentRun {
             row,
             branch: branch.clone(),
             agent: agent.clone(),
@@ -352,7 +352,8 @@ impl Segment {
             error_code: None,
             has_answered: false,
             is_observed: false,
-        });
+        };
+        push_tight(&mut self.agents, run);
         self.agents.len() - 1
     }
 
@@ -423,7 +424,7 @@ impl Segment {
 
     fn push_branch(&mut self, path: Name, offset: Offset) -> usize {
         let occurrence = self.branches.iter().filter(|b| b.path == path).count() as u32;
-        self.branches.push(Branch {
+        let branch = Branch {
             row: RowState::new(offset),
             path,
             occurrence,
@@ -431,7 +432,8 @@ impl Segment {
             last: None,
             is_joined: false,
             records: 0,
-        });
+        };
+        push_tight(&mut self.branches, branch);
         self.branches.len() - 1
     }
 

@@ -6,6 +6,7 @@
 mod apply;
 pub mod branch;
 mod counting;
+mod digest;
 mod export;
 mod facts;
 mod guardrail;
@@ -88,7 +89,8 @@ pub struct Timelines {
     source: LogSource,
     settings: Arc<Settings>,
     names: Names,
-    segments: BTreeMap<Slot, Segment>,
+    /// Boxed: the tree moves its entries whenever one comes or goes.
+    segments: BTreeMap<Slot, Box<Segment>>,
     by_invocation: BTreeMap<Name, Vec<Slot>>,
     /// When each segment may be released at the earliest; looked at again when the time has come.
     deadlines: BTreeSet<(LogTime, Slot)>,
@@ -323,7 +325,7 @@ impl Timelines {
         segment.evidence_from = sibling_from.map_or(at.offset, |from| from.min(at.offset));
         self.evidence.insert((segment.evidence_from, slot));
         self.deadlines.insert((self.deadline(&segment), slot));
-        self.segments.insert(slot, segment);
+        self.segments.insert(slot, Box::new(segment));
         slot
     }
 

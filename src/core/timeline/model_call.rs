@@ -3,7 +3,7 @@
 //! Snapshots of usage replace each other within an attempt, attempts add up, and latency comes from clocks that can be
 //! compared. It knows nothing of segments: whether the run ended well is an argument.
 
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::stamp::{Stamp, earliest, latest};
 use crate::core::Name;
 use crate::core::event::{ChunkContent, Measured, ServedBy};
@@ -247,7 +247,7 @@ impl ModelCall {
         };
         let position = position.unwrap_or_else(|| {
             let next = self.attempts.last().map_or(1, |last| last.number + 1);
-            self.attempts.push(Attempt::new(number.unwrap_or(next)));
+            push_tight(&mut self.attempts, Attempt::new(number.unwrap_or(next)));
             self.attempts.len() - 1
         });
         &mut self.attempts[position]

@@ -4,7 +4,7 @@ use super::apply::{Place, code_of};
 use super::counting;
 use super::invocation::{Context, Item, LIMITED, LocalAnswer, Proof, Segment};
 use super::model_call::{Failure, ModelCall, is_block_word, merge_usage};
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::stamp::Stamp;
 use crate::core::Name;
 use crate::core::event::{
@@ -274,7 +274,7 @@ impl Segment {
         call.node_path = place.node_path.clone();
         call.order = self.calls.len() as u32;
         call.agent_run = self.agent_run(&place.branch, &place.agent, place.at, cx.offset, true);
-        self.calls.push(call);
+        push_tight(&mut self.calls, call);
         self.calls.len() - 1
     }
 

@@ -1,9 +1,10 @@
 //! How a record that came before is known again (rules.md §1).
 
+use super::digest::Digest;
 use super::stamp::Stamp;
 use crate::core::event::{EventKind, NativeEvent, RuntimeEvent};
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 /// The hashes by which one record is known; any of them already seen means that it came before.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ impl Keys {
 }
 
 fn hash(parts: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Digest::new();
     parts.hash(&mut hasher);
     hasher.finish()
 }

@@ -2,7 +2,7 @@
 
 use super::apply::{Place, code_of};
 use super::invocation::{Context, Item, LIMITED, Segment};
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::stamp::earliest;
 use super::tool_call::{Answer, ToolCall};
 use crate::core::Name;
@@ -169,7 +169,7 @@ impl Segment {
             call.call_id = Some(id);
         }
         self.verdicts_on_tool(&mut call);
-        self.tools.push(call);
+        push_tight(&mut self.tools, call);
         index
     }
 
@@ -186,7 +186,7 @@ impl Segment {
             let tool = cx.names.name(LIMITED);
             let mut call = ToolCall::new(row, key, tool, place.agent.clone(), place.branch.clone());
             call.flags.insert(Flag::Limited);
-            self.tools.push(call);
+            push_tight(&mut self.tools, call);
             self.tools.len() - 1
         })
     }
