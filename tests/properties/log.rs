@@ -30,7 +30,7 @@ fn recordings() -> &'static [Thread] {
         let entries = fs::read_dir(&folder).expect("the corpus stands in the repository");
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        let threads: Vec<Thread> = paths.iter().map(|path| recording(path)).collect();
+        let threads: Vec<Thread> = paths.iter().map(recording).collect();
         assert!(threads.len() > 30, "only {} recordings", threads.len());
         threads
     })

@@ -35,7 +35,7 @@ impl Source {
     }
 
     /// The lines of `text` (one of this source's) that belong to tests.
-    pub fn of_tests<'t>(&self, text: &'t str) -> String {
+    pub fn of_tests(&self, text: &str) -> String {
         let lines = text.lines().enumerate();
         let lines: Vec<&str> = lines
             .filter(|(line, _)| self.is_test(*line))
