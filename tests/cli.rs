@@ -35,7 +35,7 @@ fn file(name: &str, text: &str) -> PathBuf {
     path
 }
 
-fn path(path: &PathBuf) -> &str {
+fn path(path: &std::path::Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
