@@ -7,7 +7,8 @@
 //!    90ms  i1  desk    model.end    c1 in=120 out=8
 //!     +2h                                             log time passes
 //! ```
-//! Values that hold digits only are numbers. `actor=`, `target=`, `policy=` and `error=` become the objects of events.md.
+//! Values that hold digits only are numbers. `actor=`, `target=`, `policy=` and `error=` become the
+//! objects of events.md.
 
 use super::fact::{Fact, FactBody, Flags};
 use super::pipeline::{Action, Input, Pipeline, Record, Settings};
@@ -169,6 +170,13 @@ fn record(at_ms: i64, line: &str, offset: i64) -> Value {
         "emitter": {"instance": "p1"}, "invocation_id": invocation, "branch": branch,
     });
     let fields = out.as_object_mut().unwrap();
+    if kind == "event" {
+        fields.insert("event".into(), native(at_ms, agent));
+        return out;
+    }
+    if invocation == "-" {
+        fields.remove("invocation_id");
+    }
     if agent != "-" {
         fields.insert("agent".into(), json!(agent));
     }
@@ -187,6 +195,15 @@ fn record(at_ms: i64, line: &str, offset: i64) -> Value {
         }
     }
     out
+}
+
+/// A native answer of a model: 9 tokens in, 2 out.
+fn native(at_ms: i64, author: &str) -> Value {
+    json!({
+        "id": format!("e{at_ms}"), "invocationId": "i1", "author": author, "timestamp": at_ms,
+        "content": {"role": "model", "parts": [{"text": "hello"}]},
+        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "totalTokenCount": 11},
+    })
 }
 
 fn main_field(kind: &str) -> &'static str {

@@ -398,8 +398,8 @@ impl Segment {
         }
     }
 
-    /// When it ended: at its end record; a declared or inferred pause at the last record before; an inferred
-    /// completion at its final answer; an incomplete one at no known time (facts.md §8.1).
+    /// When it ended: at its end record; a declared or inferred pause at the last record before; an
+    /// inferred completion at its final answer; an incomplete one at no known time (facts.md §8.1).
     fn ended_at(&self, status: Status) -> Option<Stamp> {
         match (&self.end, status) {
             (Some(end), _) => Some(end.at),
@@ -460,7 +460,8 @@ fn sources(call: &ModelCall) -> Vec<&'static str> {
     native.into_iter().chain(told).collect()
 }
 
-/// True where another model answered than was asked; a suffix of digits, dots and dashes is the same model (rules.md §6).
+/// True where another model answered than was asked; a suffix of digits, dots and dashes is the
+/// same model (rules.md §6).
 fn differs(asked: Option<&str>, answered: Option<&str>) -> bool {
     let (Some(asked), Some(answered)) = (asked, answered) else {
         return false;

@@ -66,8 +66,8 @@ impl Verdict {
             && self.mode.as_deref() != Some("monitor")
     }
 
-    /// `enforced`: whether what the verdict forbids started after it. `started` is the start of the forbidden thing
-    /// nearest after the verdict, `is_over` whether nothing more can start.
+    /// `enforced`: whether what the verdict forbids started after it. `started` is the start of the
+    /// forbidden thing nearest after the verdict, `is_over` whether nothing more can start.
     pub fn enforced(&self, has_started_after: bool, is_over: bool) -> Option<bool> {
         if self.decision == Some(DecisionWord::Deny)
             && self.mode.as_deref() == Some("monitor")

@@ -1,4 +1,5 @@
-//! Decisions to verdicts: declared ones, a provider's refusals, and what native events show of a guard.
+//! Decisions to verdicts: declared ones, a provider's refusals, and what native events show of a
+//! guard.
 
 use super::apply::Place;
 use super::guardrail::{Target, Verdict};
@@ -216,8 +217,8 @@ impl Segment {
         }
     }
 
-    /// A deny at model_input whose target is a start that nothing answered closes that start (rules.md §8): when the
-    /// agent is known to have gone on.
+    /// A deny at model_input whose target is a start that nothing answered closes that start
+    /// (rules.md §8): when the agent is known to have gone on.
     pub(super) fn close_denied_starts(&mut self, cx: &mut Context<'_>) {
         for index in 0..self.verdicts.len() {
             let verdict = &self.verdicts[index];
@@ -244,7 +245,8 @@ impl Segment {
         }
     }
 
-    /// Whether something that the verdict forbids started after it, and whether nothing more of it can.
+    /// Whether something that the verdict forbids started after it, and whether nothing more of it
+    /// can.
     pub(super) fn followed(&self, verdict: &Verdict) -> (bool, bool) {
         let after = |at: Option<super::stamp::Stamp>| at.is_some_and(|at| verdict.at.is_before(at));
         let over = self.is_over();

@@ -13,6 +13,9 @@ use crate::core::event::{
 use crate::core::fact::{AnomalyKind, Basis, Flag};
 use crate::core::usage::{UsageReport, tier_word};
 
+/// Attempts of one call at which runtimes give up (mission.md §3); reaching them is an anomaly.
+pub(super) const RETRIES_MAX: usize = 10;
+
 /// Which record of a call asks for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asks {
@@ -46,6 +49,9 @@ impl Segment {
             .or(call.operation.take());
         call.streaming = said.streaming.or(call.streaming);
         self.note_call(index, event, place, cx);
+        if self.calls[index].attempts.len() == RETRIES_MAX {
+            self.call_anomaly(index, AnomalyKind::RetryCap, place.at, cx);
+        }
         if let Some(model) = model {
             let (app, tenant) = (self.app_name(cx.defaults), self.tenant_name(cx.defaults));
             counting::announce(&app, &tenant, &model, &place.agent, &mut cx.samples);
@@ -171,7 +177,8 @@ impl Segment {
         self.note_call(index, event, place, cx);
     }
 
-    /// The call a record is about: by its call id, else by (branch, agent) and order (events.md §2.2).
+    /// The call a record is about: by its call id, else by (branch, agent) and order (events.md
+    /// §2.2).
     fn call_of(
         &mut self,
         call_id: Option<&str>,
@@ -233,7 +240,8 @@ impl Segment {
         self.new_call(Name::from(key), place, cx)
     }
 
-    /// The oldest call of (branch, agent) that only native events told of; a source without branch matches any.
+    /// The oldest call of (branch, agent) that only native events told of; a source without branch
+    /// matches any.
     fn unclaimed_native(&self, usage: Option<&UsageReport>, place: &Place) -> Option<usize> {
         self.calls.iter().position(|call| {
             !call.has_lifecycle
@@ -330,7 +338,8 @@ impl Segment {
         }
     }
 
-    /// The agent begins another call: what failed before will not be tried again, what was denied has its answer.
+    /// The agent begins another call: what failed before will not be tried again, what was denied
+    /// has its answer.
     fn agent_goes_on(&mut self, place: &Place) {
         let (branch, agent) = (place.branch.clone(), place.agent.clone());
         for index in 0..self.calls.len() {
@@ -343,7 +352,8 @@ impl Segment {
         }
     }
 
-    /// No further attempt is expected of the calls of an agent (or of all): it ended, or the run did.
+    /// No further attempt is expected of the calls of an agent (or of all): it ended, or the run
+    /// did.
     pub(super) fn settle_calls(&mut self, of: Option<(&Name, &Name)>) {
         for index in 0..self.calls.len() {
             let call = &mut self.calls[index];
@@ -390,7 +400,8 @@ impl Segment {
         self.provider_verdict(index, reason, place, cx);
     }
 
-    /// A hook or a cache answered in this call's place: it becomes a local answer and has no row of its own.
+    /// A hook or a cache answered in this call's place: it becomes a local answer and has no row of
+    /// its own.
     pub(super) fn call_answered_locally(
         &mut self,
         index: usize,

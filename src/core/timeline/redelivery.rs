@@ -28,8 +28,8 @@ fn hash(parts: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The same `record_id` or `seq` of one emitter instance; of native events the same id and body, or, non-partial ones
-/// only, the same author, time and body under another id.
+/// The same `record_id` or `seq` of one emitter instance; of native events the same id and body,
+/// or, non-partial ones only, the same author, time and body under another id.
 pub fn keys(event: &RuntimeEvent<'_>, at: Stamp) -> Keys {
     let mut keys = Keys::default();
     let instance = event.emitter_instance.as_deref().unwrap_or("");

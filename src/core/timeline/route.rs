@@ -108,8 +108,9 @@ impl Timelines {
         }
     }
 
-    /// The held segments of the invocation that the record's tenant and app allow, oldest first; and whether several
-    /// invocations of that id are held, so that a record without names must stand apart (facts.md §8.2).
+    /// The held segments of the invocation that the record's tenant and app allow, oldest first;
+    /// and whether several invocations of that id are held, so that a record without names must
+    /// stand apart (facts.md §8.2).
     fn of_identity(&mut self, event: &RuntimeEvent<'_>, held: &[Slot]) -> (Vec<Slot>, bool) {
         let tenant = event.tenant.as_deref();
         let app = event.app.as_deref();
@@ -168,7 +169,8 @@ fn is_pending(segment: &Segment, id: &str) -> bool {
 }
 
 impl Segment {
-    /// A segment that a record opens. Its id is the run id, else the id of that record, never an offset.
+    /// A segment that a record opens. Its id is the run id, else the id of that record, never an
+    /// offset.
     pub(super) fn open(
         event: &RuntimeEvent<'_>,
         invocation: &str,

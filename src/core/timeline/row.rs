@@ -53,8 +53,9 @@ impl RowState {
         self.exported.is_some()
     }
 
-    /// Takes note of an export; `None` where the row already says exactly this. A change that came from evidence about
-    /// something else (a verdict judged by what followed) counts the record at `cause` as evidence.
+    /// Takes note of an export; `None` where the row already says exactly this. A change that came
+    /// from evidence about something else (a verdict judged by what followed) counts the record at
+    /// `cause` as evidence.
     pub fn export(&mut self, body: &FactBody, cause: Offset) -> Option<u64> {
         let mut hasher = Digest::new();
         body.hash(&mut hasher);

@@ -299,3 +299,86 @@ fn a_run_beyond_its_limits_folds_and_says_so() {
         .count();
     assert_eq!(calls, 3);
 }
+
+#[test]
+fn an_end_whose_start_never_came_is_an_orphan() {
+    let log = "0s i1 desk model.end c1 in=1 out=1
+               +1h";
+    check(log, "anomalies", "i1 orphan_end model_call/c1");
+}
+
+#[test]
+fn a_producer_that_lost_records_says_so_for_its_runs() {
+    let log = "0s i1 desk model.start c1 model=m
+               1s -  -    emitter.gap dropped=2";
+    check(log, "anomalies", "i1 producer_gap emitter/p1");
+}
+
+#[test]
+fn a_hook_that_failed_is_no_failure_of_a_model() {
+    let log = "0s i1 desk hook.outcome after_model returned=error actor=meter";
+    check(log, "anomalies", "i1 hook_error hook/after_model");
+}
+
+#[test]
+fn ten_attempts_are_the_cap() {
+    let log: String = (1..=10)
+        .map(|attempt| {
+            format!(
+                "{attempt}s i1 desk model.start c1 attempt={attempt}
+                 {attempt}s i1 desk model.error c1 attempt={attempt} code=503
+                 "
+            )
+        })
+        .collect();
+    check(&log, "anomalies", "i1 retry_cap model_call/c1");
+}
+
+#[test]
+fn a_record_that_fits_two_tenants_stands_apart() {
+    let log = "0s i1 desk model.end c1 in=1 out=1 tenant=a
+               1s i1 desk model.end c1 in=2 out=1 tenant=b
+               2s i1 desk model.end c2 in=4 out=1";
+    let flagged = rows(log, limits())
+        .iter()
+        .filter(|fact| fact.body.table().as_str() == "invocations")
+        .filter(|fact| match &fact.body {
+            crate::core::fact::FactBody::Invocation(f) => f
+                .flags
+                .iter()
+                .any(|flag| flag.as_str() == "split_invocation"),
+            _ => false,
+        })
+        .count();
+    assert_eq!(flagged, 1);
+}
+
+#[test]
+fn a_partition_that_holds_too_much_lets_go_of_the_oldest() {
+    let tight = crate::core::Limits {
+        segments_open_max: 1,
+        ..limits()
+    };
+    let log = "0s i1 desk model.end c1 in=1 out=1
+               1s i2 desk model.end c1 in=1 out=1";
+    let kinds: Vec<String> = rows(log, tight)
+        .iter()
+        .filter_map(|fact| match &fact.body {
+            crate::core::fact::FactBody::Anomaly(f) => Some(f.kind.as_str().to_owned()),
+            _ => None,
+        })
+        .collect();
+    assert!(kinds.contains(&"limit_reached".to_owned()), "{kinds:?}");
+}
+
+#[test]
+fn an_answer_before_silence_is_an_inferred_completion() {
+    // `run.end` that knows no status, after a native answer: completed_inferred.
+    let log = "0s i1 desk event author=desk text=hello
+               1s i1 -    run.end unknown";
+    check(
+        log,
+        "invocations",
+        "i1 completed_inferred 0..1000 wall=? calls=1 in=9 missing=0",
+    );
+}

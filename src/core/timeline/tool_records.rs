@@ -2,6 +2,7 @@
 
 use super::apply::{Place, code_of};
 use super::invocation::{Context, Item, LIMITED, Segment};
+use super::model_records::RETRIES_MAX;
 use super::row::{RowState, push_tight};
 use super::stamp::earliest;
 use super::tool_call::{Answer, ToolCall};
@@ -111,7 +112,8 @@ impl Segment {
             .and_then(|of_id| of_id.last().copied())
     }
 
-    /// Calls without ids pair by (agent, tool) in order; more than one open is flagged (rules.md §7).
+    /// Calls without ids pair by (agent, tool) in order; more than one open is flagged (rules.md
+    /// §7).
     pub(super) fn oldest_open(
         &mut self,
         tool: &Name,
