@@ -95,6 +95,35 @@ pub fn rows(log: &str, limits: Limits) -> Vec<Fact> {
         },
         now,
     );
+    feed(&mut pipeline, partition, log);
+    pipeline.handle(Input::Drain, now);
+    let mut rows: BTreeMap<(String, Vec<String>), Fact> = BTreeMap::new();
+    let mut keep = |fact: Fact| {
+        let mut identity = fact.identity();
+        identity.insert(0, fact.invocation_id.to_string());
+        let key = (fact.body.table().as_str().to_owned(), identity);
+        if rows
+            .get(&key)
+            .is_none_or(|known| known.version <= fact.version)
+        {
+            rows.insert(key, fact);
+        }
+    };
+    while let Some(action) = pipeline.poll_action() {
+        match action {
+            Action::Insert(batch) => batch.facts.into_iter().for_each(&mut keep),
+            Action::DeadLetter(letter) => {
+                panic!("line {}: {:?}", letter.at.offset.0, letter.reason)
+            }
+            _ => {}
+        }
+    }
+    pipeline.held_facts().into_iter().for_each(&mut keep);
+    rows.into_values().collect()
+}
+
+fn feed(pipeline: &mut Pipeline, partition: PartitionId, log: &str) {
+    let now = Now(Duration::ZERO);
     let mut offset = 0;
     for line in log.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (at, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -123,30 +152,6 @@ pub fn rows(log: &str, limits: Limits) -> Vec<Fact> {
         pipeline.handle(Input::Record { partition, record }, now);
         offset += 1;
     }
-    pipeline.handle(Input::Drain, now);
-    let mut rows: BTreeMap<(String, Vec<String>), Fact> = BTreeMap::new();
-    let mut keep = |fact: Fact| {
-        let mut identity = fact.identity();
-        identity.insert(0, fact.invocation_id.to_string());
-        let key = (fact.body.table().as_str().to_owned(), identity);
-        if rows
-            .get(&key)
-            .is_none_or(|known| known.version <= fact.version)
-        {
-            rows.insert(key, fact);
-        }
-    };
-    while let Some(action) = pipeline.poll_action() {
-        match action {
-            Action::Insert(batch) => batch.facts.into_iter().for_each(&mut keep),
-            Action::DeadLetter(letter) => {
-                panic!("line {}: {:?}", letter.at.offset.0, letter.reason)
-            }
-            _ => {}
-        }
-    }
-    pipeline.held_facts().into_iter().for_each(&mut keep);
-    rows.into_values().collect()
 }
 
 fn ms(text: &str) -> i64 {
@@ -306,6 +311,14 @@ fn render(fact: &Fact) -> String {
             tokens(&f.usage),
             flags(f.flags),
         ),
+        _ => render_rest(fact),
+    }
+}
+
+fn render_rest(fact: &Fact) -> String {
+    let invocation = &fact.invocation_id;
+    match &fact.body {
+        FactBody::Invocation(_) | FactBody::ModelCall(_) => String::new(),
         FactBody::LocalAnswer(f) => format!(
             "{invocation} {} by={} actor={} {}",
             f.agent,

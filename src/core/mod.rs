@@ -20,6 +20,7 @@ pub mod invariant;
 pub mod ledger;
 pub mod limits;
 pub mod pipeline;
+pub mod record;
 pub mod sample;
 pub mod status;
 pub mod time;

@@ -8,6 +8,7 @@ use super::dialect::{self, DeadLetterReason, DecodeContext, Decoded, RecordBytes
 use super::fact::Fact;
 use super::invariant::{Invariant, Violations};
 use super::ledger::{self, Cause, Hold, Ledger, TakeOver, Watermark, WorkId};
+pub use super::record::{DeadLetter, Record};
 use super::sample::{Move, Sample};
 pub use super::status::{Outcomes, PartitionStatus, Snapshot, Totals};
 use super::timeline::{Applied, Derived, RecordAt, Timelines};
@@ -15,18 +16,6 @@ use super::{Coordinates, Limits, LogSource, LogTime, Now, Offset, PartitionId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// One record as the source hands it over.
-#[derive(Clone, Copy, Debug)]
-pub struct Record<'p> {
-    pub offset: Offset,
-    /// The broker's time of the record.
-    pub logged_at: LogTime,
-    pub key: Option<&'p [u8]>,
-    pub headers: &'p [(&'p str, Option<&'p [u8]>)],
-    /// `None`: a tombstone.
-    pub payload: Option<&'p [u8]>,
-}
 
 /// What the driver tells the pipeline.
 #[derive(Debug)]
@@ -82,19 +71,6 @@ pub enum Action {
     Resume,
     /// Stop the daemon: going on could falsify rows.
     Halt(Invariant),
-}
-
-/// A record that could not be read, on its way to the dead-letter topic. The only copy of a
-/// payload.
-#[derive(Debug)]
-pub struct DeadLetter {
-    pub work: WorkId,
-    pub reason: DeadLetterReason,
-    pub at: Coordinates,
-    pub logged_at: LogTime,
-    pub key: Option<Vec<u8>>,
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
-    pub payload: Vec<u8>,
 }
 
 /// How a pipeline is built.

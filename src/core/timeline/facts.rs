@@ -2,6 +2,7 @@
 
 use super::branch::{self, Branch};
 use super::counting::word;
+use super::guardrail::Target;
 use super::invocation::{AgentRun, LocalAnswer, Segment};
 use super::model_call::{ModelCall, RunView};
 use super::stamp::Stamp;
@@ -208,10 +209,14 @@ impl Segment {
         let (has_started_after, is_over) = self.followed(verdict);
         let enforced = verdict.enforced(has_started_after, is_over);
         let is_before_model = matches!(verdict.stage, Stage::ModelInput | Stage::RunInput);
+        let has_answer = match verdict.target {
+            Target::Call(index) => self.calls[index].has_response(),
+            _ => false,
+        };
         let prevented = is_before_model
             && enforced == Some(true)
             && verdict.basis != Basis::Provider
-            && !matches!(verdict.target, super::guardrail::Target::Call(i) if self.calls[i].has_response());
+            && !has_answer;
         GuardrailFact {
             stage: verdict.stage,
             decided_at: Some(verdict.at.at),

@@ -460,7 +460,8 @@ impl Segment {
         }
     }
 
-    /// Ends without a start, once no start can come any more: a call that no event and no declared start explains.
+    /// Ends without a start, once no start can come any more: a call that no event and no declared
+    /// start explains.
     pub fn find_orphans(&mut self) {
         let mut found = Vec::new();
         for call in &self.calls {

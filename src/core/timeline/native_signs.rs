@@ -1,4 +1,5 @@
-//! What native events show of guards and of people: a guard's own word, a confirmation asked and given.
+//! What native events show of guards and of people: a guard's own word, a confirmation asked and
+//! given.
 
 use super::apply::Place;
 use super::invocation::{Context, Segment};

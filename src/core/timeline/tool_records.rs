@@ -221,16 +221,15 @@ impl Segment {
             self.touch(Item::Agent(run));
         }
         self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
-        if self.tools[index].is_skewed() {
+        let at_cap = self.tools[index].execution as usize == RETRIES_MAX;
+        let found = [
+            (self.tools[index].is_skewed(), AnomalyKind::ClockSkew),
+            (at_cap, AnomalyKind::RetryCap),
+        ];
+        for (_, kind) in found.into_iter().filter(|(is_so, _)| *is_so) {
             let about = format!("tool_call/{}", self.tools[index].key);
-            let kind = AnomalyKind::ClockSkew;
-            let seen = self.anomaly_at(
-                kind,
-                about,
-                (&place.branch, &place.agent),
-                place.at,
-                cx.offset,
-            );
+            let (branch, agent) = (&place.branch, &place.agent);
+            let seen = self.anomaly_at(kind, about, (branch, agent), place.at, cx.offset);
             self.anomaly(seen);
         }
         self.touch(Item::Tool(index));
