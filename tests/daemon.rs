@@ -348,7 +348,19 @@ fn what_was_said_is_stored_and_counted() {
     wait::until("a commit", PATIENCE, || {
         (daemon.metric("tachograph_commits_total", &["result=\"ok\""]) > 0).then_some(())
     });
+    scraped(&daemon, sums);
     daemon.stop();
+}
+
+/// A real Prometheus scrapes the daemon and finds the same sums; promtool has nothing to say.
+fn scraped(daemon: &Daemon, sums: Sums) {
+    let prometheus = Prometheus::start(&[Target::new("tachograph", &daemon.authority)]);
+    prometheus.wait_up("tachograph");
+    wait::until_eq("calls, as scraped", PATIENCE, Some(sums.calls as f64), || {
+        prometheus.value("sum(tachograph_model_calls_total)")
+    });
+    let (_, text) = daemon.get("/metrics").expect("the daemon answers");
+    check_metrics(&text);
 }
 
 #[test]
