@@ -291,6 +291,7 @@ impl Segment {
         cause: Offset,
         out: &mut Vec<Sample>,
     ) {
+        self.verdicts[index].enforced_last = fact.enforced;
         let empty = || word("");
         let policy = fact.policy.clone().unwrap_or_else(empty);
         if !std::mem::replace(&mut self.verdicts[index].is_counted, true) {

@@ -54,6 +54,8 @@ pub struct Verdict {
     pub target: Target,
     pub content_already_delivered: Option<bool>,
     pub flags: Flags,
+    /// What the row said last.
+    pub enforced_last: Option<bool>,
     pub is_counted: bool,
     pub is_bypass_counted: bool,
 }
@@ -64,6 +66,11 @@ impl Verdict {
         self.decision == Some(DecisionWord::Deny)
             && self.outcome.as_deref() != Some("failed_open")
             && self.mode.as_deref() != Some("monitor")
+    }
+
+    /// True while what follows may still decide whether it was enforced.
+    pub fn is_unsettled(&self) -> bool {
+        self.enforced_last.is_none() && self.forbids()
     }
 
     /// `enforced`: whether what the verdict forbids started after it. `started` is the start of the

@@ -164,6 +164,7 @@ impl Segment {
             target: Target::Passive,
             content_already_delivered: None,
             flags: Flags::default(),
+            enforced_last: None,
             is_counted: false,
             is_bypass_counted: false,
         }

@@ -334,7 +334,9 @@ impl Segment {
     /// What followed may settle an open verdict.
     pub(super) fn touch_verdicts(&mut self) {
         for index in 0..self.verdicts.len() {
-            self.touch(Item::Verdict(index));
+            if self.verdicts[index].is_unsettled() {
+                self.touch(Item::Verdict(index));
+            }
         }
     }
 
