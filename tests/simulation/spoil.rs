@@ -81,7 +81,7 @@ impl Writer<'_> {
             for _ in 0..self.dice.range(3, 15) {
                 let line = &self.lines[self.dice.index(self.lines.len())];
                 let (partition, key) = (line.partition, line.key.clone());
-                // A repeated tool.start that is re-read alone holds its segment for longer: keep it near.
+                // A repeated tool.start, re-read alone, holds its segment for longer: near.
                 let text = String::from_utf8_lossy(line.payload.as_deref().unwrap_or_default());
                 let is_near = text.contains("tool.start");
                 let most_ms = if is_near {

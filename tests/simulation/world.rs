@@ -360,7 +360,11 @@ impl World {
         if daemon.draining.is_some() {
             return;
         }
-        let most = if self.is_calm { 40 } else { daemon.reads_most };
+        let most = if self.is_healthy() {
+            40
+        } else {
+            daemon.reads_most
+        };
         for _ in 0..self.dice.range(1, most) {
             if daemon.is_paused || !self.deliver(daemon) {
                 break;
