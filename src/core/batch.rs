@@ -67,7 +67,8 @@ impl Batcher {
         self.holds.get(&partition).copied()
     }
 
-    /// Drops what is held for a partition that is gone; its facts are still inserted, which is harmless.
+    /// Drops what is held for a partition that is gone; its facts are still inserted, which is
+    /// harmless.
     pub fn forget(&mut self, partition: PartitionId) {
         self.holds.remove(&partition);
     }
@@ -83,7 +84,8 @@ impl Batcher {
     }
 }
 
-/// Roughly what a fact weighs as a row: a constant for the columns and the texts that differ in length.
+/// Roughly what a fact weighs as a row: a constant for the columns and the texts that differ in
+/// length.
 fn fact_bytes(fact: &Fact) -> usize {
     512 + fact.invocation_id.len()
         + fact.segment.len()

@@ -1,7 +1,7 @@
 //! What an agent runtime can say, borrowed from the bytes it came in.
 //!
-//! An event holds no bytes longer than one call: whatever the timeline keeps, it copies. It carries no content, only
-//! what kind of content there was.
+//! An event holds no bytes longer than one call: whatever the timeline keeps, it copies. It carries
+//! no content, only what kind of content there was.
 
 use super::time::EventTime;
 use super::usage::UsageReport;

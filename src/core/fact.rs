@@ -1,7 +1,7 @@
 //! What the daemon knows: one variant per table of facts.md §1.
 //!
-//! A fact is a pure function of one segment's records. It is not serializable here: the edges turn it into rows and
-//! reports. No fact holds content, and no fact spans two segments.
+//! A fact is a pure function of one segment's records. It is not serializable here: the edges turn
+//! it into rows and reports. No fact holds content, and no fact spans two segments.
 
 use super::event::{DecisionWord, Measured, ServedBy, Stage};
 use super::usage::TokenUsage;
@@ -105,8 +105,8 @@ impl FactBody {
 }
 
 impl Fact {
-    /// The row's identity after (tenant, app, invocation id), part by part, as facts.md §1 lists it. Two facts with one
-    /// table and one identity are versions of one row.
+    /// The row's identity after (tenant, app, invocation id), part by part, as facts.md §1 lists
+    /// it. Two facts with one table and one identity are versions of one row.
     pub fn identity(&self) -> Vec<String> {
         let segment = self.segment.to_string();
         match &self.body {
@@ -225,7 +225,8 @@ pub struct ParentLink {
     pub basis: Basis,
 }
 
-/// Token sums over model calls; `None` where none of the calls is known, 0 over no call (rules.md §4).
+/// Token sums over model calls; `None` where none of the calls is known, 0 over no call (rules.md
+/// §4).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sums {
     /// Calls with `served_by` model.
@@ -422,8 +423,8 @@ pub struct ModelCallFact {
     pub measured: Option<Measured>,
     pub chunks: Option<u64>,
     pub usage: TokenUsage,
-    /// Usage should have been reported and was not: counted in `usage_missing_calls`. False for a call that failed
-    /// before any content, which has none by nature (rules.md §4).
+    /// Usage should have been reported and was not: counted in `usage_missing_calls`. False for a
+    /// call that failed before any content, which has none by nature (rules.md §4).
     pub is_unmetered: bool,
     /// Service tier, such as `standard`.
     pub tier: Option<Name>,

@@ -1,7 +1,7 @@
 //! Named invariants, checked in every build.
 //!
-//! Strict (tests, simulation): a violation panics. In production it is counted, and halts the pipeline where data would
-//! be at risk.
+//! Strict (tests, simulation): a violation panics. In production it is counted, and halts the
+//! pipeline where data would be at risk.
 
 /// What must always hold, one name each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! Which work is settled, and therefore what may be committed.
 //!
-//! A partition remembers four marks (architecture.md §6). This is the only code that says what is safe to commit: it
-//! knows offsets and log times, and neither events nor facts.
+//! A partition remembers four marks (architecture.md §6). This is the only code that says what is
+//! safe to commit: it knows offsets and log times, and neither events nor facts.
 
 use super::invariant::{Invariant, Violations};
 use super::{LogTime, Offset, PartitionId};
@@ -69,7 +69,8 @@ fn oldest<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
 /// The marks of one partition, as they are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermark {
-    /// Where reading must start again: the oldest record still needed as evidence. The committed offset.
+    /// Where reading must start again: the oldest record still needed as evidence. The committed
+    /// offset.
     pub resume_from: Offset,
     /// Everything caused by records below it is durable.
     pub exported_below: Offset,
@@ -84,7 +85,8 @@ pub struct Watermark {
 }
 
 impl Watermark {
-    /// What a commit without our metadata means: exported and counted up to its offset, nothing abandoned.
+    /// What a commit without our metadata means: exported and counted up to its offset, nothing
+    /// abandoned.
     pub fn bare(offset: Offset) -> Watermark {
         Watermark {
             resume_from: offset,
@@ -223,7 +225,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that everything below `next` was read, and the log time reached. Neither ever goes back.
+    /// Notes that everything below `next` was read, and the log time reached. Neither ever goes
+    /// back.
     pub fn advance(&mut self, partition: PartitionId, next: Offset, log_time: LogTime) {
         if let Some(reading) = self.partitions.get_mut(&partition) {
             reading.next = reading.next.max(next);
@@ -263,9 +266,9 @@ impl Ledger {
             })
     }
 
-    /// True where a predecessor may have moved the counters for this cause without having said so. A deadline is as
-    /// uncertain as the record `last` that set it: log time may have passed it before the predecessor died, and no
-    /// offset says how far.
+    /// True where a predecessor may have moved the counters for this cause without having said so.
+    /// A deadline is as uncertain as the record `last` that set it: log time may have passed it
+    /// before the predecessor died, and no offset says how far.
     pub fn is_uncertain(&self, partition: PartitionId, cause: Cause, last: Offset) -> bool {
         self.partitions
             .get(&partition)
@@ -275,8 +278,8 @@ impl Ledger {
             })
     }
 
-    /// True where the next owner need not doubt what was counted: nothing is left that an earlier owner may have counted
-    /// without saying so.
+    /// True where the next owner need not doubt what was counted: nothing is left that an earlier
+    /// owner may have counted without saying so.
     pub fn is_certain(&self, partition: PartitionId, marks: &Watermark) -> bool {
         self.partitions
             .get(&partition)
@@ -305,7 +308,8 @@ impl Ledger {
         });
     }
 
-    /// Holds back something more of a partition until the newest work in the queue is settled, and so all before it.
+    /// Holds back something more of a partition until the newest work in the queue is settled, and
+    /// so all before it.
     pub fn hold_newest(&mut self, partition: PartitionId, hold: Hold) {
         if let Some(sealed) = self.queue.back_mut() {
             sealed.holds.entry(partition).or_default().merge(hold);
@@ -342,8 +346,8 @@ impl Ledger {
         hold.logged_from.map_or(reached, |from| from.min(reached))
     }
 
-    /// What may be committed for `partition`, given the first record of its oldest held segment and what the batch that
-    /// is being filled keeps back. `None` where the partition is not assigned.
+    /// What may be committed for `partition`, given the first record of its oldest held segment and
+    /// what the batch that is being filled keeps back. `None` where the partition is not assigned.
     pub fn watermark(
         &mut self,
         partition: PartitionId,

@@ -1,4 +1,5 @@
-//! Every bound of the core, by name. The numbers and their reasons come from the configuration (config.md).
+//! Every bound of the core, by name. The numbers and their reasons come from the configuration
+//! (config.md).
 //!
 //! There is no `Default`: whoever builds a pipeline says what its bounds are.
 

@@ -1,7 +1,8 @@
 //! The pure core: what the daemon thinks, without a clock, a socket or a thread.
 //!
-//! Time, records and results are arguments; what should happen comes out as values. The core never asks, and no
-//! `Result` leaves it: whatever a stranger's bytes say, the answer is a state and a list of actions.
+//! Time, records and results are arguments; what should happen comes out as values. The core never
+//! asks, and no `Result` leaves it: whatever a stranger's bytes say, the answer is a state and a
+//! list of actions.
 #![deny(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -13,11 +14,15 @@ pub mod batch;
 pub mod dialect;
 pub mod event;
 pub mod fact;
+#[cfg(test)]
+pub mod fixture;
 pub mod invariant;
 pub mod ledger;
 pub mod limits;
 pub mod pipeline;
+pub mod record;
 pub mod sample;
+pub mod status;
 pub mod time;
 pub mod timeline;
 pub mod usage;

@@ -1,31 +1,21 @@
 //! The whole daemon without its sockets: inputs in, actions out.
 //!
-//! The pipeline composes everything below it. It has no clock, no error type and no opinion about transport: the driver
-//! tells it what happened and performs what it says.
+//! The pipeline composes everything below it. It has no clock, no error type and no opinion about
+//! transport: the driver tells it what happened and performs what it says.
 
 use super::batch::{Batch, Batcher};
 use super::dialect::{self, DeadLetterReason, DecodeContext, Decoded, RecordBytes};
-use super::fact::{Fact, Table};
+use super::fact::Fact;
 use super::invariant::{Invariant, Violations};
 use super::ledger::{self, Cause, Hold, Ledger, TakeOver, Watermark, WorkId};
+pub use super::record::{DeadLetter, Record};
 use super::sample::{Move, Sample};
+pub use super::status::{Outcomes, PartitionStatus, Snapshot, Totals};
 use super::timeline::{Applied, Derived, RecordAt, Timelines};
-use super::{Coordinates, Limits, LogSource, LogTime, Name, Now, Offset, PartitionId};
+use super::{Coordinates, Limits, LogSource, LogTime, Now, Offset, PartitionId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// One record as the source hands it over.
-#[derive(Clone, Copy, Debug)]
-pub struct Record<'p> {
-    pub offset: Offset,
-    /// The broker's time of the record.
-    pub logged_at: LogTime,
-    pub key: Option<&'p [u8]>,
-    pub headers: &'p [(&'p str, Option<&'p [u8]>)],
-    /// `None`: a tombstone.
-    pub payload: Option<&'p [u8]>,
-}
 
 /// What the driver tells the pipeline.
 #[derive(Debug)]
@@ -46,7 +36,8 @@ pub enum Input<'p> {
         partition: PartitionId,
         record: Record<'p>,
     },
-    /// Everything below `next` was read, and the log time of the quiet partition is at least `log_time`.
+    /// Everything below `next` was read, and the log time of the quiet partition is at least
+    /// `log_time`.
     CaughtUp {
         partition: PartitionId,
         next: Offset,
@@ -82,18 +73,6 @@ pub enum Action {
     Halt(Invariant),
 }
 
-/// A record that could not be read, on its way to the dead-letter topic. The only copy of a payload.
-#[derive(Debug)]
-pub struct DeadLetter {
-    pub work: WorkId,
-    pub reason: DeadLetterReason,
-    pub at: Coordinates,
-    pub logged_at: LogTime,
-    pub key: Option<Vec<u8>>,
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
-    pub payload: Vec<u8>,
-}
-
 /// How a pipeline is built.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -102,64 +81,6 @@ pub struct Settings {
     pub hash_key: u64,
     /// Broken invariants panic (tests, simulation) instead of being counted.
     pub is_strict: bool,
-}
-
-/// What became of the records, by the four ways in which a record ends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcomes {
-    pub read: u64,
-    pub applied: u64,
-    pub ignored: u64,
-    pub tombstones: u64,
-    pub duplicates: u64,
-    pub dead_lettered: u64,
-}
-
-/// Counts that the pipeline's own metrics and the report of `replay` show.
-#[derive(Clone, Debug, Default)]
-pub struct Totals {
-    pub outcomes: Outcomes,
-    pub dead_letters: BTreeMap<DeadLetterReason, u64>,
-    pub facts: BTreeMap<Table, u64>,
-    pub facts_late: u64,
-    pub facts_replayed: u64,
-    pub limits_reached: BTreeMap<&'static str, u64>,
-    pub schema_prefixes: u64,
-    pub boms: u64,
-    pub duplicate_keys: u64,
-    pub invalid_utf8: u64,
-    pub lone_surrogates: u64,
-    pub nonstandard_json: u64,
-}
-
-/// One partition as it stands.
-#[derive(Clone, Debug)]
-pub struct PartitionStatus {
-    pub partition: PartitionId,
-    pub source: LogSource,
-    /// Records read since the partition was assigned.
-    pub records_read: u64,
-    pub next: Offset,
-    pub log_time: LogTime,
-    pub is_replaying: bool,
-    pub segments_held: usize,
-    /// Offsets between the oldest held record and the newest.
-    pub held_records: i64,
-    pub watermark: Watermark,
-    /// Log time up to which everything is in the sink.
-    pub complete_up_to: LogTime,
-}
-
-/// The pipeline as it stands, for `/debug/pipeline` and the pipeline's own metrics.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    pub totals: Totals,
-    pub partitions: Vec<PartitionStatus>,
-    pub work_in_flight: usize,
-    pub facts_waiting: usize,
-    pub is_paused: bool,
-    pub invocations_open: BTreeMap<Name, u64>,
-    pub violations: Vec<(Invariant, u64)>,
 }
 
 struct Assigned {
@@ -271,7 +192,8 @@ impl Pipeline {
         self.batcher.is_empty() && self.ledger.in_flight() == 0
     }
 
-    /// The marks to commit when a partition is handed over in order. `None` where it is not assigned.
+    /// The marks to commit when a partition is handed over in order. `None` where it is not
+    /// assigned.
     pub fn hand_over(&mut self, partition: PartitionId) -> Option<Watermark> {
         let marks = self.watermark(partition)?;
         if self.is_drained() {
@@ -284,7 +206,8 @@ impl Pipeline {
         Some(Watermark { is_clean, ..marks })
     }
 
-    /// The facts of every held segment as they stand, exported or not; releases nothing. For `replay`.
+    /// The facts of every held segment as they stand, exported or not; releases nothing. For
+    /// `replay`.
     pub fn held_facts(&self) -> Vec<Fact> {
         self.assigned
             .values()
@@ -353,7 +276,8 @@ impl Pipeline {
     fn assign(&mut self, partition: PartitionId, source: LogSource, taken: &TakeOver, now: Now) {
         self.ledger.assign(partition, taken);
         let timelines = Timelines::new(source.clone(), Arc::clone(&self.settings));
-        // At once: the marks stay, but a `clean` of the last owner must not speak for what is counted from here on.
+        // At once: the marks stay, but a `clean` of the last owner must not speak for what is
+        // counted from here on.
         let commit_due = now;
         self.assigned.insert(
             partition,
@@ -538,8 +462,8 @@ impl Pipeline {
         self.hold_released(partition, held_from);
     }
 
-    /// Takes what the timelines derived: rows to the batch unless a predecessor exported them, samples to the exporter
-    /// unless a predecessor counted them.
+    /// Takes what the timelines derived: rows to the batch unless a predecessor exported them,
+    /// samples to the exporter unless a predecessor counted them.
     fn absorb(&mut self, partition: PartitionId, now: Now) {
         let mut derived = std::mem::take(&mut self.derived);
         let log_time = self.ledger.log_time(partition).unwrap_or(LogTime(i64::MIN));
@@ -579,8 +503,9 @@ impl Pipeline {
         self.derived = derived;
     }
 
-    /// What was released gives up its evidence, `held_from`, only with the newest work that waits: `exported` stays
-    /// behind older work, and whoever resumed between the two would rebuild half a segment and export it.
+    /// What was released gives up its evidence, `held_from`, only with the newest work that waits:
+    /// `exported` stays behind older work, and whoever resumed between the two would rebuild half a
+    /// segment and export it.
     fn hold_released(&mut self, partition: PartitionId, held_from: Option<Offset>) {
         let Some(assigned) = self.assigned.get(&partition) else {
             return;

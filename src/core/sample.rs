@@ -1,8 +1,8 @@
 //! What the exporter is told: a series and its increments.
 //!
-//! A sample is the difference between what a fact says now and the most that was ever counted for it (facts.md §5), so
-//! the exporter only adds. Names, help texts and buckets are the exporter's; here is which labels go with which family,
-//! in which order.
+//! A sample is the difference between what a fact says now and the most that was ever counted for
+//! it (facts.md §5), so the exporter only adds. Names, help texts and buckets are the exporter's;
+//! here is which labels go with which family, in which order.
 
 use super::Name;
 
@@ -105,6 +105,7 @@ pub struct Sample {
     /// Values in the order of [`Family::labels`].
     pub labels: Box<[Name]>,
     pub change: Move,
-    /// True where the daemon moves a counter again that a predecessor may have moved (`tachograph_facts_replayed_total`).
+    /// True where the daemon moves a counter again that a predecessor may have moved
+    /// (`tachograph_facts_replayed_total`).
     pub is_replayed: bool,
 }

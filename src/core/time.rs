@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
-/// An instant by an emitter's wall clock, in nanoseconds since 1970. May be stale, coarse or run backwards.
+/// An instant by an emitter's wall clock, in nanoseconds since 1970. May be stale, coarse or run
+/// backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventTime(pub i64);
 
-/// An instant by the broker's clock (LogAppendTime), in milliseconds since 1970; the same on every replay.
+/// An instant by the broker's clock (LogAppendTime), in milliseconds since 1970; the same on every
+/// replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogTime(pub i64);
 
@@ -40,12 +42,14 @@ impl LogTime {
     }
 }
 
-/// The broker's time as an event time: the one place where it stands in for an unusable one (events.md §3).
+/// The broker's time as an event time: the one place where it stands in for an unusable one
+/// (events.md §3).
 pub fn stand_in(log: LogTime) -> EventTime {
     EventTime(log.0.saturating_mul(1_000_000))
 }
 
-/// By how much an event was older than its append, negative where it claims the future (architecture.md §11).
+/// By how much an event was older than its append, negative where it claims the future
+/// (architecture.md §11).
 pub fn lateness(event: EventTime, log: LogTime) -> Nanos {
     Nanos(stand_in(log).0.saturating_sub(event.0))
 }

@@ -141,6 +141,11 @@ impl UsageReport {
         self.present | self.invalid == 0
     }
 
+    /// The prompt count as told, for telling whether two sources speak of one call (rules.md §3).
+    pub fn prompt_count(&self) -> Option<u64> {
+        self.get(Field::Input)
+    }
+
     /// How many fields held something that is no count (the counter `invalid_usage_fields`).
     pub fn invalid_fields(&self) -> u32 {
         self.invalid.count_ones()

@@ -92,3 +92,30 @@ fn lifecycle_records_of_adk_python_tell_the_truth() {
 fn native_events_of_adk_python_tell_the_truth_or_unknown() {
     check("adk-python", "native");
 }
+
+/// What `tachograph replay --output facts` prints of every recording: a behaviour change is a diff to be read.
+#[cfg(feature = "io")]
+#[test]
+fn the_facts_of_every_recording_are_as_reviewed() {
+    use tachograph::replay::facts_text;
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_snapshot_path(folder().join("snapshots"));
+    let corpus = "adk-python";
+    for stream in ["lifecycle", "native"] {
+        let mut files: Vec<PathBuf> = fs::read_dir(folder().join(corpus).join(stream))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.sort();
+        assert_eq!(files.len(), 47);
+        for file in files {
+            let facts = stream::facts(&file, stream == "native");
+            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+            settings.bind(|| {
+                insta::assert_snapshot!(format!("{corpus}__{stream}__{name}"), facts_text(&facts));
+            });
+        }
+    }
+}

@@ -267,11 +267,11 @@ fn listen(segment: &Segment) -> Says {
 }
 
 fn status(segment: &Segment, has_pause: bool) -> &'static str {
-    let ends = segment
+    let mut ends = segment
         .records
         .iter()
         .filter(|record| text(record, "kind") == "run.end");
-    match ends.last().map(|end| text(end, "status")) {
+    match ends.next_back().map(|end| text(end, "status")) {
         Some("completed") => "completed",
         Some("error") => "error",
         Some("cancelled") => "cancelled",

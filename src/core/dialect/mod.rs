@@ -334,7 +334,8 @@ impl Reader<'_, '_> {
         for dialect in order.into_iter().filter(|dialect| is_asked(*dialect)) {
             let is_cloud_event = match dialect {
                 Dialect::Lifecycle => {
-                    let mut wire: LifecycleWire = serde_json::from_str(text)?;
+                    let mut wire = LifecycleWire::default();
+                    wire::read(text, &mut wire)?;
                     if wire.is_mine() && wire.is_wrapped() {
                         return self.wrapped(wire, record_id);
                     }

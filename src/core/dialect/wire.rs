@@ -6,7 +6,9 @@
 
 use crate::core::event::Str;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
@@ -50,6 +52,83 @@ macro_rules! loose_seq {
             $crate::core::dialect::wire::drain_seq(seq).map(|()| $value)
         }
     };
+}
+
+/// A flat wire structure that is filled in place. A derived `Deserialize` holds every field twice
+/// and moves the whole four times, which for dozens of fields costs as much as the parsing.
+///
+/// Keys are the fields' names. A key that comes twice is an error, as it is for derived ones.
+macro_rules! flat {
+    (
+        $(#[$meta:meta])*
+        $visible:vis struct $wire:ident<$p:lifetime> {
+            $($(#[$field_meta:meta])* $field_visible:vis $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Default)]
+        $visible struct $wire<$p> {
+            $($(#[$field_meta])* $field_visible $field: $type,)*
+        }
+
+        const _: () = {
+            use serde::de::{Deserializer, DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
+            use $crate::core::dialect::wire::InPlace;
+
+            #[allow(non_camel_case_types, reason = "the variants are the fields' names")]
+            #[derive(Clone, Copy, serde::Deserialize)]
+            #[serde(field_identifier)]
+            enum Key {
+                $($field,)*
+                #[serde(other)]
+                Unknown,
+            }
+
+            impl<'de: $p, $p> DeserializeSeed<'de> for InPlace<'_, $wire<$p>> {
+                type Value = ();
+                fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+                    from.deserialize_map(self)
+                }
+            }
+
+            impl<'de: $p, $p> Visitor<'de> for InPlace<'_, $wire<$p>> {
+                type Value = ();
+                fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+                    let mut seen = 0_u128;
+                    while let Some(key) = map.next_key::<Key>()? {
+                        if !matches!(key, Key::Unknown) {
+                            let bit = 1 << key as u32;
+                            if seen & bit != 0 {
+                                return Err(A::Error::custom("a key came twice"));
+                            }
+                            seen |= bit;
+                        }
+                        match key {
+                            $(Key::$field => self.0.$field = map.next_value()?,)*
+                            Key::Unknown => drop(map.next_value::<IgnoredAny>()?),
+                        }
+                    }
+                    Ok(())
+                }
+            }
+        };
+    };
+}
+
+/// Where a [`flat!`] structure is read to.
+pub(super) struct InPlace<'w, T>(pub(super) &'w mut T);
+
+/// Reads one JSON object, and nothing after it, into `wire`.
+pub(super) fn read<'p, T>(text: &'p str, wire: &mut T) -> Result<(), serde_json::Error>
+where
+    for<'w> InPlace<'w, T>: DeserializeSeed<'p, Value = ()>,
+{
+    let mut json = serde_json::Deserializer::from_str(text);
+    InPlace(wire).deserialize(&mut json)?;
+    json.end()
 }
 
 /// One scalar, borrowed where the JSON holds no escape. `Option<Cow>` would always be owned.

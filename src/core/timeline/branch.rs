@@ -1,4 +1,5 @@
-//! Branches: paths, forks and joins, and how much of the time between was spent on the branch itself.
+//! Branches: paths, forks and joins, and how much of the time between was spent on the branch
+//! itself.
 
 use super::row::RowState;
 use super::stamp::Stamp;
@@ -18,8 +19,8 @@ pub struct Branch {
     pub records: u64,
 }
 
-/// The parts of a branch path. Dots separate parts, and an id behind `@` may hold dots itself: a piece that does not
-/// begin like an identifier belongs to the part before (runtimes.md §9).
+/// The parts of a branch path. Dots separate parts, and an id behind `@` may hold dots itself: a
+/// piece that does not begin like an identifier belongs to the part before (runtimes.md §9).
 pub fn parts(path: &str) -> Vec<&str> {
     let mut starts = vec![0];
     for (at, _) in path.match_indices('.') {

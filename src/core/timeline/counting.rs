@@ -1,7 +1,8 @@
 //! What was counted for a fact, so that a later version moves counters by the difference only.
 //!
-//! Counted is what a fact says now less the most ever counted for it, if positive, on the series chosen at its first
-//! count; each fall goes by its amount to `tachograph_corrections_total` (facts.md §5).
+//! Counted is what a fact says now less the most ever counted for it, if positive, on the series
+//! chosen at its first count; each fall goes by its amount to `tachograph_corrections_total`
+//! (facts.md §5).
 
 use crate::core::event::ServedBy;
 use crate::core::fact::{
@@ -82,8 +83,8 @@ struct CallSeries {
 }
 
 impl CountedCall {
-    /// The samples that this version of the call moves. `is_final`: nothing more is expected of its run, so that usage
-    /// which is missing now is missing.
+    /// The samples that this version of the call moves. `is_final`: nothing more is expected of its
+    /// run, so that usage which is missing now is missing.
     pub fn count(
         &mut self,
         app: &Name,

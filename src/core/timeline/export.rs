@@ -20,7 +20,8 @@ pub struct Ready {
 }
 
 impl Segment {
-    /// Exports what changed. `cause` is the offset that counts as evidence for a change that came from elsewhere.
+    /// Exports what changed. `cause` is the offset that counts as evidence for a change that came
+    /// from elsewhere.
     pub fn flush(&mut self, cause: Offset, view: View<'_>) -> Vec<Ready> {
         if self.dirty.is_empty() {
             return Vec::new();
@@ -290,6 +291,7 @@ impl Segment {
         cause: Offset,
         out: &mut Vec<Sample>,
     ) {
+        self.verdicts[index].enforced_last = fact.enforced;
         let empty = || word("");
         let policy = fact.policy.clone().unwrap_or_else(empty);
         if !std::mem::replace(&mut self.verdicts[index].is_counted, true) {
@@ -322,7 +324,8 @@ impl Segment {
         }
     }
 
-    /// What a call's row shows to be wrong: clocks that contradict each other, usage that never came.
+    /// What a call's row shows to be wrong: clocks that contradict each other, usage that never
+    /// came.
     fn call_findings(&mut self, index: usize, fact: &ModelCallFact, cause: Offset, view: View<'_>) {
         let is_skewed = self.calls[index]
             .latencies(self.run_view(view.limits))
@@ -350,7 +353,8 @@ impl Segment {
         }
     }
 
-    /// Each end of an invocation under the status it was first exported with; a pause is no end (facts.md §5).
+    /// Each end of an invocation under the status it was first exported with; a pause is no end
+    /// (facts.md §5).
     fn invocation_samples(&mut self, fact: &InvocationFact, app: &Name, out: &mut Vec<Sample>) {
         match fact.status {
             Status::Waiting => {

@@ -2,6 +2,7 @@
 
 use super::branch::{self, Branch};
 use super::counting::word;
+use super::guardrail::Target;
 use super::invocation::{AgentRun, LocalAnswer, Segment};
 use super::model_call::{ModelCall, RunView};
 use super::stamp::Stamp;
@@ -208,10 +209,14 @@ impl Segment {
         let (has_started_after, is_over) = self.followed(verdict);
         let enforced = verdict.enforced(has_started_after, is_over);
         let is_before_model = matches!(verdict.stage, Stage::ModelInput | Stage::RunInput);
+        let has_answer = match verdict.target {
+            Target::Call(index) => self.calls[index].has_response(),
+            _ => false,
+        };
         let prevented = is_before_model
             && enforced == Some(true)
             && verdict.basis != Basis::Provider
-            && !matches!(verdict.target, super::guardrail::Target::Call(i) if self.calls[i].has_response());
+            && !has_answer;
         GuardrailFact {
             stage: verdict.stage,
             decided_at: Some(verdict.at.at),
@@ -398,8 +403,8 @@ impl Segment {
         }
     }
 
-    /// When it ended: at its end record; a declared or inferred pause at the last record before; an inferred
-    /// completion at its final answer; an incomplete one at no known time (facts.md §8.1).
+    /// When it ended: at its end record; a declared or inferred pause at the last record before; an
+    /// inferred completion at its final answer; an incomplete one at no known time (facts.md §8.1).
     fn ended_at(&self, status: Status) -> Option<Stamp> {
         match (&self.end, status) {
             (Some(end), _) => Some(end.at),
@@ -460,7 +465,8 @@ fn sources(call: &ModelCall) -> Vec<&'static str> {
     native.into_iter().chain(told).collect()
 }
 
-/// True where another model answered than was asked; a suffix of digits, dots and dashes is the same model (rules.md §6).
+/// True where another model answered than was asked; a suffix of digits, dots and dashes is the
+/// same model (rules.md §6).
 fn differs(asked: Option<&str>, answered: Option<&str>) -> bool {
     let (Some(asked), Some(answered)) = (asked, answered) else {
         return false;

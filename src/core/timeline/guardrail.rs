@@ -54,6 +54,8 @@ pub struct Verdict {
     pub target: Target,
     pub content_already_delivered: Option<bool>,
     pub flags: Flags,
+    /// What the row said last.
+    pub enforced_last: Option<bool>,
     pub is_counted: bool,
     pub is_bypass_counted: bool,
 }
@@ -66,8 +68,13 @@ impl Verdict {
             && self.mode.as_deref() != Some("monitor")
     }
 
-    /// `enforced`: whether what the verdict forbids started after it. `started` is the start of the forbidden thing
-    /// nearest after the verdict, `is_over` whether nothing more can start.
+    /// True while what follows may still decide whether it was enforced.
+    pub fn is_unsettled(&self) -> bool {
+        self.enforced_last.is_none() && self.forbids()
+    }
+
+    /// `enforced`: whether what the verdict forbids started after it. `started` is the start of the
+    /// forbidden thing nearest after the verdict, `is_over` whether nothing more can start.
     pub fn enforced(&self, has_started_after: bool, is_over: bool) -> Option<bool> {
         if self.decision == Some(DecisionWord::Deny)
             && self.mode.as_deref() == Some("monitor")

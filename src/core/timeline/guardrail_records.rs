@@ -1,9 +1,10 @@
-//! Decisions to verdicts: declared ones, a provider's refusals, and what native events show of a guard.
+//! Decisions to verdicts: declared ones, a provider's refusals, and what native events show of a
+//! guard.
 
 use super::apply::Place;
 use super::guardrail::{Target, Verdict};
 use super::invocation::{Context, Item, Proof, Segment};
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::tool_call::ToolCall;
 use crate::core::Name;
 use crate::core::event::{Decision, DecisionWord, Stage};
@@ -121,7 +122,7 @@ impl Segment {
     }
 
     fn push_verdict(&mut self, verdict: Verdict) {
-        self.verdicts.push(verdict);
+        push_tight(&mut self.verdicts, verdict);
         self.touch(Item::Verdict(self.verdicts.len() - 1));
     }
 
@@ -163,6 +164,7 @@ impl Segment {
             target: Target::Passive,
             content_already_delivered: None,
             flags: Flags::default(),
+            enforced_last: None,
             is_counted: false,
             is_bypass_counted: false,
         }
@@ -216,8 +218,8 @@ impl Segment {
         }
     }
 
-    /// A deny at model_input whose target is a start that nothing answered closes that start (rules.md §8): when the
-    /// agent is known to have gone on.
+    /// A deny at model_input whose target is a start that nothing answered closes that start
+    /// (rules.md §8): when the agent is known to have gone on.
     pub(super) fn close_denied_starts(&mut self, cx: &mut Context<'_>) {
         for index in 0..self.verdicts.len() {
             let verdict = &self.verdicts[index];
@@ -244,7 +246,8 @@ impl Segment {
         }
     }
 
-    /// Whether something that the verdict forbids started after it, and whether nothing more of it can.
+    /// Whether something that the verdict forbids started after it, and whether nothing more of it
+    /// can.
     pub(super) fn followed(&self, verdict: &Verdict) -> (bool, bool) {
         let after = |at: Option<super::stamp::Stamp>| at.is_some_and(|at| verdict.at.is_before(at));
         let over = self.is_over();

@@ -1,14 +1,14 @@
 //! One segment of one invocation: what it holds, how it is found, and how it ended.
 //!
-//! A segment gathers evidence; what follows from it is decided in `export.rs`. It knows no offsets but those of its own
-//! records, and no other segment.
+//! A segment gathers evidence; what follows from it is decided in `export.rs`. It knows no offsets
+//! but those of its own records, and no other segment.
 
 use super::branch::{self, Branch};
 use super::guardrail::Verdict;
 use super::model_call::{ModelCall, RunView};
 use super::names::Names;
 use super::recovery::RecoveryDecision;
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::stamp::{Stamp, earliest, latest};
 use super::tool_call::ToolCall;
 use crate::core::event::{AgentStatus, RunStatus, ServedBy};
@@ -169,7 +169,8 @@ pub struct Segment {
     pub tools_by_id: BTreeMap<Name, Vec<usize>>,
     /// The newest native call of each (branch, node path, author).
     pub native_calls: Vec<(Name, Name, Name, usize)>,
-    /// Requests to a person that ADK made up and nobody answered yet: (request id, tool call id, tool).
+    /// Requests to a person that ADK made up and nobody answered yet: (request id, tool call id,
+    /// tool).
     pub requests: Vec<(Name, Name, Name)>,
     /// Hashes by which redeliveries are known.
     pub seen: BTreeSet<u64>,
@@ -298,7 +299,8 @@ impl Segment {
         self.instances.len() as u32
     }
 
-    /// The agent run that evidence of (branch, agent) belongs to: the open one, else a new pass. `None` without agent.
+    /// The agent run that evidence of (branch, agent) belongs to: the open one, else a new pass.
+    /// `None` without agent.
     pub fn agent_run(
         &mut self,
         branch: &Name,
@@ -337,7 +339,7 @@ impl Segment {
         let occurrence = self.agents.iter().filter(same).count() as u32;
         let mut row = RowState::new(offset);
         row.speak(offset);
-        self.agents.push(AgentRun {
+        let run = AgentRun {
             row,
             branch: branch.clone(),
             agent: agent.clone(),
@@ -352,12 +354,13 @@ impl Segment {
             error_code: None,
             has_answered: false,
             is_observed: false,
-        });
+        };
+        push_tight(&mut self.agents, run);
         self.agents.len() - 1
     }
 
-    /// Notes evidence on a branch, and that its prefixes exist. `goes_on`: work begins or ends there, so that branches
-    /// below it have joined.
+    /// Notes evidence on a branch, and that its prefixes exist. `goes_on`: work begins or ends
+    /// there, so that branches below it have joined.
     pub fn touch_branch(
         &mut self,
         path: &Name,
@@ -423,7 +426,7 @@ impl Segment {
 
     fn push_branch(&mut self, path: Name, offset: Offset) -> usize {
         let occurrence = self.branches.iter().filter(|b| b.path == path).count() as u32;
-        self.branches.push(Branch {
+        let branch = Branch {
             row: RowState::new(offset),
             path,
             occurrence,
@@ -431,7 +434,8 @@ impl Segment {
             last: None,
             is_joined: false,
             records: 0,
-        });
+        };
+        push_tight(&mut self.branches, branch);
         self.branches.len() - 1
     }
 
@@ -453,6 +457,37 @@ impl Segment {
                 self.anomalies.push(seen);
                 self.touch(Item::Anomaly(self.anomalies.len() - 1));
             }
+        }
+    }
+
+    /// Ends without a start, once no start can come any more: a call that no event and no declared
+    /// start explains.
+    pub fn find_orphans(&mut self) {
+        let mut found = Vec::new();
+        for call in &self.calls {
+            let lacks_start = call.attempts.iter().all(|a| a.request().is_none());
+            if call.has_lifecycle && lacks_start && call.native.is_none() {
+                let about = format!("model_call/{}", call.key);
+                found.push((
+                    about,
+                    call.branch.clone(),
+                    call.agent.clone(),
+                    call.last_seen,
+                ));
+            }
+        }
+        for tool in &self.tools {
+            if let Some(end) = tool.end.as_ref().filter(|end| !end.is_not_found)
+                && tool.started_at().is_none()
+            {
+                let about = format!("tool_call/{}", tool.key);
+                found.push((about, tool.branch.clone(), tool.agent.clone(), end.at));
+            }
+        }
+        for (about, branch, agent, at) in found {
+            let (kind, offset) = (AnomalyKind::OrphanEnd, self.row.last);
+            let seen = self.anomaly_at(kind, about, (&branch, &agent), at, offset);
+            self.anomaly(seen);
         }
     }
 
@@ -487,7 +522,8 @@ impl Segment {
         }
     }
 
-    /// Marks everything as perhaps changed: the segment ended, was released, or was amended after its end.
+    /// Marks everything as perhaps changed: the segment ended, was released, or was amended after
+    /// its end.
     pub fn touch_all(&mut self) {
         self.dirty.clear();
         self.dirty.extend((0..self.calls.len()).map(Item::Call));

@@ -1,32 +1,40 @@
-//! Events to facts, one partition at a time: which segment an event belongs to, and how long a segment is held.
+//! Events to facts, one partition at a time: which segment an event belongs to, and how long a
+//! segment is held.
 //!
-//! Timelines know no batches and no rows. Whether a fact is exported or counted again is the pipeline's business: what
-//! follows from the evidence is derived on every replay alike.
+//! Timelines know no batches and no rows. Whether a fact is exported or counted again is the
+//! pipeline's business: what follows from the evidence is derived on every replay alike.
 
 mod apply;
 pub mod branch;
 mod counting;
+mod digest;
 mod export;
 mod facts;
 mod guardrail;
 mod guardrail_records;
 mod invocation;
+mod latency;
 mod model_call;
 mod model_records;
 mod names;
 mod native;
+mod native_signs;
+mod parent;
 mod recovery;
 mod redelivery;
 mod route;
 mod row;
+mod session;
 mod stamp;
+#[cfg(test)]
+mod tests;
 mod tool_call;
 mod tool_records;
 
 pub use row::RULES_REVISION;
 
 use super::event::{EventKind, RuntimeEvent};
-use super::fact::{AnomalyKind, Basis, Fact, ParentLink};
+use super::fact::{AnomalyKind, Fact};
 use super::ledger::Cause;
 use super::pipeline::Settings;
 use super::sample::Sample;
@@ -86,7 +94,8 @@ pub struct Timelines {
     source: LogSource,
     settings: Arc<Settings>,
     names: Names,
-    segments: BTreeMap<Slot, Segment>,
+    /// Boxed: the tree moves its entries whenever one comes or goes.
+    segments: BTreeMap<Slot, Box<Segment>>,
     by_invocation: BTreeMap<Name, Vec<Slot>>,
     /// When each segment may be released at the earliest; looked at again when the time has come.
     deadlines: BTreeSet<(LogTime, Slot)>,
@@ -129,6 +138,13 @@ impl Timelines {
             EventKind::EmitterGap { dropped, .. } => return self.gap(event, *dropped, at, out),
             _ => {}
         }
+        if session::is_compaction(event)
+            && !self
+                .by_invocation
+                .contains_key(event.invocation_id.as_deref().unwrap_or(""))
+        {
+            return self.compaction(event, at, out);
+        }
         let Some(invocation) = event.invocation_id.as_deref() else {
             return Applied::Ignored;
         };
@@ -152,7 +168,8 @@ impl Timelines {
         Applied::Applied
     }
 
-    /// Log time has reached `log_time`: releases what has been silent for too long, in order of their deadlines.
+    /// Log time has reached `log_time`: releases what has been silent for too long, in order of
+    /// their deadlines.
     pub fn pass(&mut self, log_time: LogTime, out: &mut Vec<Derived>) {
         while let Some(&(due, slot)) = self.deadlines.first() {
             if due > log_time {
@@ -242,8 +259,8 @@ impl Timelines {
         LogTime(segment.last_logged_at.plus(silence).0.saturating_add(1))
     }
 
-    /// Any record of a segment, also a redelivery, starts its silence anew: whoever re-reads a part of a released
-    /// segment must find the same deadline.
+    /// Any record of a segment, also a redelivery, starts its silence anew: whoever re-reads a part
+    /// of a released segment must find the same deadline.
     fn refresh(&mut self, route: &Route, at: RecordAt) {
         if let Route::Joins(slot) = route
             && let Some(segment) = self.segments.get_mut(slot)
@@ -304,7 +321,8 @@ impl Timelines {
         let mut segment = Segment::open(event, invocation, opener, &mut self.names);
         let id = segment.invocation_id.clone();
         let siblings = self.by_invocation.entry(id).or_default();
-        // Records of a sibling may still come, and go to the sibling: while this one is held, both must be rebuilt.
+        // Records of a sibling may still come, and go to the sibling: while this one is held, both
+        // must be rebuilt.
         let sibling_from = siblings
             .iter()
             .filter_map(|sibling| self.segments.get(sibling))
@@ -314,7 +332,7 @@ impl Timelines {
         segment.evidence_from = sibling_from.map_or(at.offset, |from| from.min(at.offset));
         self.evidence.insert((segment.evidence_from, slot));
         self.deadlines.insert((self.deadline(&segment), slot));
-        self.segments.insert(slot, segment);
+        self.segments.insert(slot, Box::new(segment));
         slot
     }
 
@@ -394,142 +412,6 @@ impl Timelines {
         self.flush(slot, Cause::Record(at.offset), at.offset, None, out);
     }
 
-    /// A child's run.start that lies in exactly one open tool call of the tenant whose tool is the child's app or root
-    /// agent (rules.md §6); fixed when the child opens.
-    fn infer_parent(&mut self, slot: Slot, stamp: Stamp) {
-        let Some(child) = self.segments.get(&slot) else {
-            return;
-        };
-        if child.parent.is_some() || child.records > 0 {
-            return;
-        }
-        let app = child.app.clone();
-        let names = [app, child.root_agent.clone()];
-        let mut found = None;
-        let mut is_single = true;
-        let mut parents_from: Option<Offset> = None;
-        for name in names.iter().flatten() {
-            for candidate in self
-                .open_tools
-                .get(name)
-                .into_iter()
-                .flat_map(|by| by.keys())
-            {
-                let Some(parent) = self.segments.get(candidate) else {
-                    continue;
-                };
-                let fits = *candidate != slot && parent.tenant == child.tenant;
-                for tool in parent
-                    .tools
-                    .iter()
-                    .filter(|t| fits && t.is_open() && t.tool == *name)
-                {
-                    let contains = tool.started_at().is_some_and(|at| !stamp.is_before(at));
-                    let is_same = found.as_ref().is_some_and(|(other, id): &(Slot, _)| {
-                        other == candidate && *id == tool.call_id
-                    });
-                    if contains {
-                        let from = parent.evidence_from;
-                        parents_from = Some(parents_from.map_or(from, |known| known.min(from)));
-                    }
-                    if contains && !is_same {
-                        is_single &= found.is_none();
-                        found = Some((*candidate, tool.call_id.clone()));
-                    }
-                }
-            }
-        }
-        let Some(parent_from) = parents_from else {
-            return;
-        };
-        let link = found.filter(|_| is_single).and_then(|(parent, call_id)| {
-            let parent = self.segments.get(&parent)?;
-            Some(ParentLink {
-                invocation_id: Some(parent.invocation_id.clone()),
-                run_id: parent.run_id.clone(),
-                call_id,
-                basis: Basis::Inferred,
-            })
-        });
-        let Some(child) = self.segments.get_mut(&slot) else {
-            return;
-        };
-        child.parent = link;
-        // Also where several may be the parent: a successor that knew one of them only would choose it.
-        if parent_from < child.evidence_from {
-            self.evidence.remove(&(child.evidence_from, slot));
-            child.evidence_from = parent_from;
-            self.evidence.insert((parent_from, slot));
-        }
-    }
-
-    /// Keeps the table of open tools in step with the segment.
-    fn note_tools(&mut self, slot: Slot) {
-        let Some(segment) = self.segments.get_mut(&slot) else {
-            return;
-        };
-        for (tool, is_open) in std::mem::take(&mut segment.tool_changes) {
-            let by_slot = self.open_tools.entry(tool.clone()).or_default();
-            if is_open {
-                *by_slot.entry(slot).or_insert(0) += 1;
-            } else if let Some(count) = by_slot.get_mut(&slot) {
-                *count -= 1;
-                if *count == 0 {
-                    by_slot.remove(&slot);
-                }
-            }
-            if by_slot.is_empty() {
-                self.open_tools.remove(&tool);
-            }
-        }
-    }
-
-    /// `emitter.gap`: speaks for the session's held runs, else for those of its emitter instance (events.md §2.2).
-    fn gap(
-        &mut self,
-        event: &RuntimeEvent<'_>,
-        dropped: Option<u64>,
-        at: RecordAt,
-        out: &mut Vec<Derived>,
-    ) -> Applied {
-        let session = event.session_id.as_deref();
-        let instance = event.emitter_instance.as_deref();
-        let stamp = self.stamp(event, at);
-        let speaks_for = |segment: &Segment| match session {
-            Some(session) => segment.session_id.as_deref() == Some(session),
-            None => instance.is_some_and(|i| segment.instances.iter().any(|known| &**known == i)),
-        };
-        let slots: Vec<Slot> = self
-            .segments
-            .iter()
-            .filter(|(_, segment)| speaks_for(segment))
-            .map(|(slot, _)| *slot)
-            .collect();
-        for slot in &slots {
-            let Some(segment) = self.segments.get_mut(slot) else {
-                continue;
-            };
-            segment.has_gap = true;
-            segment.row.speak(at.offset);
-            segment.last_logged_at = segment.last_logged_at.max(at.log_time);
-            let empty = self.names.empty();
-            let about = format!("emitter/{}", instance.unwrap_or(""));
-            let kind = AnomalyKind::ProducerGap;
-            let mut seen = segment.anomaly_at(kind, about, (&empty, &empty), stamp, at.offset);
-            seen.count = dropped;
-            segment.anomaly(seen);
-            if segment.is_over() {
-                segment.touch_all();
-            }
-            self.flush(*slot, Cause::Record(at.offset), at.offset, None, out);
-        }
-        if slots.is_empty() {
-            Applied::Ignored
-        } else {
-            Applied::Applied
-        }
-    }
-
     fn release(
         &mut self,
         slot: Slot,
@@ -552,6 +434,7 @@ impl Timelines {
         };
         segment.settle_calls(None);
         segment.close_denied_starts(&mut cx);
+        segment.find_orphans();
         segment.touch_all();
         let last = segment.row.last;
         if limit.is_some() {

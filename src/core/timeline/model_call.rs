@@ -1,15 +1,17 @@
-//! One model call: its attempts as records tell them, its responses as native events tell them, and what follows.
+//! One model call: its attempts as records tell them, its responses as native events tell them, and
+//! what follows.
 //!
-//! Snapshots of usage replace each other within an attempt, attempts add up, and latency comes from clocks that can be
-//! compared. It knows nothing of segments: whether the run ended well is an argument.
+//! Snapshots of usage replace each other within an attempt, attempts add up, and latency comes from
+//! clocks that can be compared. It knows nothing of segments: whether the run ended well is an
+//! argument.
 
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::stamp::{Stamp, earliest, latest};
+use crate::core::EventTime;
 use crate::core::Name;
 use crate::core::event::{ChunkContent, Measured, ServedBy};
 use crate::core::fact::{CallStatus, Flag, Flags};
 use crate::core::usage::{TokenUsage, UsageContext, UsageReport, UsageState};
-use crate::core::{EventTime, Nanos};
 
 /// Finish and block reasons by which a provider refuses (rules.md §6).
 const BLOCK_WORDS: [&str; 12] = [
@@ -189,18 +191,6 @@ pub struct RunView {
     pub plausible_tokens_max: u64,
 }
 
-/// Latencies of the served attempt.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Latencies {
-    pub ttfc: Option<Nanos>,
-    pub ttft_visible: Option<Nanos>,
-    pub completion: Option<Nanos>,
-    pub total_with_retries: Option<Nanos>,
-    /// A negative or impossible span was seen (anomaly `clock_skew`).
-    pub is_skewed: bool,
-    pub flags: Flags,
-}
-
 impl ModelCall {
     /// A call whose first evidence is the record at `row`'s offset.
     pub fn new(row: RowState, key: Name, branch: Name, agent: Name, seen: Stamp) -> ModelCall {
@@ -239,7 +229,8 @@ impl ModelCall {
         }
     }
 
-    /// The attempt a record is about: the numbered one, or the one that is open then (events.md §2.2).
+    /// The attempt a record is about: the numbered one, or the one that is open then (events.md
+    /// §2.2).
     pub fn attempt(&mut self, number: Option<u32>) -> &mut Attempt {
         let position = match number {
             Some(number) => self.attempts.iter().position(|a| a.number == number),
@@ -247,7 +238,7 @@ impl ModelCall {
         };
         let position = position.unwrap_or_else(|| {
             let next = self.attempts.last().map_or(1, |last| last.number + 1);
-            self.attempts.push(Attempt::new(number.unwrap_or(next)));
+            push_tight(&mut self.attempts, Attempt::new(number.unwrap_or(next)));
             self.attempts.len() - 1
         });
         &mut self.attempts[position]
@@ -289,6 +280,20 @@ impl ModelCall {
         usage.is_some_and(|usage| merge(&mut attempt.usage, usage))
     }
 
+    /// False where the call has ended with another prompt than a report tells: order joins no two
+    /// calls whose prompts differ (rules.md §3).
+    pub fn may_be_of(&self, other: Option<&UsageReport>) -> bool {
+        let ended = self.attempts.last().filter(|attempt| attempt.end.is_some());
+        let told = ended
+            .and_then(|attempt| attempt.usage.as_ref())
+            .or(self.native.as_ref().and_then(|side| side.usage.as_ref()))
+            .and_then(UsageReport::prompt_count);
+        match (told, other.and_then(UsageReport::prompt_count)) {
+            (Some(told), Some(other)) => told == other || ended.is_none() && self.has_lifecycle,
+            _ => true,
+        }
+    }
+
     /// True where an answer of the model was seen, by record or event.
     pub fn has_response(&self) -> bool {
         self.attempts
@@ -325,7 +330,8 @@ impl ModelCall {
             && (answered || self.is_settled)
     }
 
-    /// Who answered: `model`, or `unknown` for a start that nothing followed in a run that ended well (rules.md §6).
+    /// Who answered: `model`, or `unknown` for a start that nothing followed in a run that ended
+    /// well (rules.md §6).
     pub fn served_by(&self, run: RunView) -> ServedBy {
         match self.served_by {
             Some(ServedBy::Unknown) => ServedBy::Unknown,
@@ -335,7 +341,8 @@ impl ModelCall {
         }
     }
 
-    /// A native answer of unknown origin (rules.md §2); marked by its maker with the flag of its kind.
+    /// A native answer of unknown origin (rules.md §2); marked by its maker with the flag of its
+    /// kind.
     fn is_unknown_answer(&self) -> bool {
         self.served_by == Some(ServedBy::Unknown)
     }
@@ -386,7 +393,8 @@ impl ModelCall {
         (CallStatus::Incomplete, None)
     }
 
-    /// Where a provider's refusal stands: at the output when it came as a finish reason, else at the input.
+    /// Where a provider's refusal stands: at the output when it came as a finish reason, else at
+    /// the input.
     pub fn block_at_output(&self) -> bool {
         self.finish_reason.as_deref().is_some_and(is_block_word)
     }
@@ -421,11 +429,7 @@ impl ModelCall {
             }
             (told, seen) => told.or(seen).unwrap_or_default(),
         };
-        for word in usage.flags.iter() {
-            if let Some(flag) = Flag::ALL.into_iter().find(|flag| flag.as_str() == word) {
-                flags.insert(flag);
-            }
-        }
+        note_words(&usage, &mut flags);
         let mut usage = usage;
         if self.flags.contains(Flag::Limited) {
             usage.lower_to_partial();
@@ -457,6 +461,12 @@ impl ModelCall {
                 Some(sum) => sum.add(&usage),
                 None => sum = Some(usage),
             }
+        }
+        if let Some(usage) = sum
+            .as_ref()
+            .filter(|usage| usage.state == UsageState::Missing)
+        {
+            note_words(usage, flags);
         }
         sum.filter(|usage| usage.state != UsageState::Missing)
     }
@@ -500,93 +510,11 @@ impl ModelCall {
         }
     }
 
-    /// True where usage ought to have been told: not for a call that failed before any content (rules.md §4).
+    /// True where usage ought to have been told: not for a call that failed before any content
+    /// (rules.md §4).
     pub fn usage_is_due(&self, run: RunView) -> bool {
         let (status, _) = self.status(run);
         status != CallStatus::Error || self.has_delivered_content()
-    }
-
-    /// True where the call streamed, as far as anything tells.
-    pub fn is_streaming(&self) -> Option<bool> {
-        let streamed = self
-            .attempts
-            .iter()
-            .any(|a| a.chunks > 0 || a.declared_first.is_some())
-            || self.chunks_declared.is_some_and(|chunks| chunks > 0)
-            || self.native.as_ref().is_some_and(|n| n.partials > 0);
-        self.streaming.or(streamed.then_some(true))
-    }
-
-    /// The served attempt's start, first chunk and end, as the evidence says them.
-    pub fn instants(&self) -> (Option<Stamp>, Option<Stamp>, Option<Stamp>) {
-        let native = self.native.as_ref();
-        let Some(last) = self.attempts.last() else {
-            let native = native.filter(|n| n.first.is_some());
-            let end = native.filter(|n| n.non_partials > 0).and_then(|n| n.last);
-            return (
-                native.and_then(|n| n.first),
-                native.filter(|n| n.is_stream).and_then(|n| n.first_content),
-                end,
-            );
-        };
-        let end = match (last.end, &last.error) {
-            (Some(end), _) => Some(last.declared_last.unwrap_or(end)),
-            (None, Some(failure)) => Some(failure.at),
-            (None, None) => native
-                .filter(|n| n.non_partials > 0)
-                .and_then(|n| n.last_content.or(n.last)),
-        };
-        let observed = if last.declared_start.is_some() {
-            last.declared_first.or(last.first_content)
-        } else {
-            last.first_content.or(last.declared_first)
-        };
-        let first = observed.or(native
-            .filter(|n| n.partials > 0)
-            .and_then(|n| n.first_content));
-        (last.request(), first, end)
-    }
-
-    /// Latencies of the served attempt (facts.md §4, rules.md §5).
-    pub fn latencies(&self, run: RunView) -> Latencies {
-        let mut out = Latencies::default();
-        let (Some(start), first, end) = self.instants() else {
-            return out;
-        };
-        let (status, _) = self.status(run);
-        let has_end = !matches!(status, CallStatus::Cancelled | CallStatus::Incomplete);
-        let from_native_only = self.attempts.is_empty();
-        if from_native_only {
-            return out;
-        }
-        let end = end.filter(|_| has_end);
-        out.completion = end.and_then(|end| checked(end, start, &mut out));
-        if self.is_streaming() == Some(true) {
-            let visible = self
-                .attempts
-                .last()
-                .and_then(|a| a.first_text)
-                .or(self.native.as_ref().and_then(|n| n.first_text));
-            let is_possible = |at: &Stamp| end.is_none_or(|end| !end.is_before(*at));
-            if first.is_some_and(|at| !is_possible(&at)) {
-                out.is_skewed = true;
-            }
-            out.ttfc = first.filter(is_possible).and_then(|at| {
-                let span = checked(at, start, &mut out)?;
-                if span < Nanos(1_000_000) {
-                    out.flags.insert(Flag::ImplausibleLatency);
-                    return None;
-                }
-                Some(span)
-            });
-            out.ttft_visible = visible
-                .filter(is_possible)
-                .and_then(|at| checked(at, start, &mut out));
-        }
-        if let (Some(end), Some(begun)) = (end, self.attempts.first().and_then(Attempt::request)) {
-            out.total_with_retries = checked(end, begun, &mut out);
-        }
-        out
     }
 
     /// Failed attempts by error code, in order of the code.
@@ -609,18 +537,17 @@ impl ModelCall {
     }
 }
 
-fn is_fine_code(code: &str) -> bool {
-    matches!(code, "STOP" | "MAX_TOKENS")
+/// The words that normalising usage found.
+fn note_words(usage: &TokenUsage, flags: &mut Flags) {
+    for word in usage.flags.iter() {
+        if let Some(flag) = Flag::ALL.into_iter().find(|flag| flag.as_str() == word) {
+            flags.insert(flag);
+        }
+    }
 }
 
-/// A span that may be told: a negative one is none, and skews the clocks (facts.md §4).
-fn checked(to: Stamp, from: Stamp, out: &mut Latencies) -> Option<Nanos> {
-    let span = to.since(from, &mut out.flags)?;
-    if span.0 < 0 {
-        out.is_skewed = true;
-        return None;
-    }
-    Some(span)
+fn is_fine_code(code: &str) -> bool {
+    matches!(code, "STOP" | "MAX_TOKENS")
 }
 
 /// Newest wins; true where a count fell.

@@ -4,7 +4,7 @@ use super::apply::{Place, code_of};
 use super::counting;
 use super::invocation::{Context, Item, LIMITED, LocalAnswer, Proof, Segment};
 use super::model_call::{Failure, ModelCall, is_block_word, merge_usage};
-use super::row::RowState;
+use super::row::{RowState, push_tight};
 use super::stamp::Stamp;
 use crate::core::Name;
 use crate::core::event::{
@@ -12,6 +12,9 @@ use crate::core::event::{
 };
 use crate::core::fact::{AnomalyKind, Basis, Flag};
 use crate::core::usage::{UsageReport, tier_word};
+
+/// Attempts of one call at which runtimes give up (mission.md §3); reaching them is an anomaly.
+pub(super) const RETRIES_MAX: usize = 10;
 
 /// Which record of a call asks for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +33,7 @@ impl Segment {
         cx: &mut Context<'_>,
     ) {
         self.something_started();
-        let index = self.call_of(said.call_id.as_deref(), Asks::Start, place, cx);
+        let index = self.call_of(said.call_id.as_deref(), Asks::Start, None, place, cx);
         self.touch_branch(&place.branch.clone(), place.at, cx.offset, true, cx);
         let model = cx.names.optional(said.model.as_deref());
         let call = &mut self.calls[index];
@@ -46,6 +49,9 @@ impl Segment {
             .or(call.operation.take());
         call.streaming = said.streaming.or(call.streaming);
         self.note_call(index, event, place, cx);
+        if self.calls[index].attempts.len() == RETRIES_MAX {
+            self.call_anomaly(index, AnomalyKind::RetryCap, place.at, cx);
+        }
         if let Some(model) = model {
             let (app, tenant) = (self.app_name(cx.defaults), self.tenant_name(cx.defaults));
             counting::announce(&app, &tenant, &model, &place.agent, &mut cx.samples);
@@ -59,7 +65,7 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) {
-        let index = self.call_of(said.call_id.as_deref(), Asks::Middle, place, cx);
+        let index = self.call_of(said.call_id.as_deref(), Asks::Middle, None, place, cx);
         let call = &mut self.calls[index];
         let shrank = call.chunk(said.attempt, said.content, said.usage.as_ref(), place.at);
         self.note_call(index, event, place, cx);
@@ -75,7 +81,13 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) {
-        let index = self.call_of(said.call_id.as_deref(), Asks::End, place, cx);
+        let index = self.call_of(
+            said.call_id.as_deref(),
+            Asks::End,
+            said.usage.as_ref(),
+            place,
+            cx,
+        );
         let served_by = said.served_by.unwrap_or(ServedBy::Model);
         let call = &mut self.calls[index];
         call.has_lifecycle = true;
@@ -135,7 +147,13 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) {
-        let index = self.call_of(said.call_id.as_deref(), Asks::End, place, cx);
+        let index = self.call_of(
+            said.call_id.as_deref(),
+            Asks::End,
+            said.usage.as_ref(),
+            place,
+            cx,
+        );
         let code = code_of(&said.error, cx).unwrap_or_else(|| cx.names.name("unknown"));
         let model = cx.names.optional(said.model.as_deref());
         let call = &mut self.calls[index];
@@ -159,11 +177,13 @@ impl Segment {
         self.note_call(index, event, place, cx);
     }
 
-    /// The call a record is about: by its call id, else by (branch, agent) and order (events.md §2.2).
+    /// The call a record is about: by its call id, else by (branch, agent) and order (events.md
+    /// §2.2).
     fn call_of(
         &mut self,
         call_id: Option<&str>,
         asks: Asks,
+        usage: Option<&UsageReport>,
         place: &Place,
         cx: &mut Context<'_>,
     ) -> usize {
@@ -175,7 +195,7 @@ impl Segment {
                 return self.limited_call(place, cx);
             }
             let native_only = (asks != Asks::Start)
-                .then(|| self.unclaimed_native(place))
+                .then(|| self.unclaimed_native(usage, place))
                 .flatten();
             let index = match native_only {
                 Some(index) => index,
@@ -210,7 +230,7 @@ impl Segment {
             if let Some(index) = open
                 .first()
                 .copied()
-                .or_else(|| self.unclaimed_native(place))
+                .or_else(|| self.unclaimed_native(usage, place))
             {
                 return index;
             }
@@ -220,11 +240,13 @@ impl Segment {
         self.new_call(Name::from(key), place, cx)
     }
 
-    /// The oldest call of (branch, agent) that only native events told of; a source without branch matches any.
-    fn unclaimed_native(&self, place: &Place) -> Option<usize> {
+    /// The oldest call of (branch, agent) that only native events told of; a source without branch
+    /// matches any.
+    fn unclaimed_native(&self, usage: Option<&UsageReport>, place: &Place) -> Option<usize> {
         self.calls.iter().position(|call| {
             !call.has_lifecycle
                 && call.native.is_some()
+                && call.may_be_of(usage)
                 && call.agent == place.agent
                 && (call.branch == place.branch || place.branch.is_empty())
         })
@@ -260,7 +282,7 @@ impl Segment {
         call.node_path = place.node_path.clone();
         call.order = self.calls.len() as u32;
         call.agent_run = self.agent_run(&place.branch, &place.agent, place.at, cx.offset, true);
-        self.calls.push(call);
+        push_tight(&mut self.calls, call);
         self.calls.len() - 1
     }
 
@@ -312,11 +334,14 @@ impl Segment {
     /// What followed may settle an open verdict.
     pub(super) fn touch_verdicts(&mut self) {
         for index in 0..self.verdicts.len() {
-            self.touch(Item::Verdict(index));
+            if self.verdicts[index].is_unsettled() {
+                self.touch(Item::Verdict(index));
+            }
         }
     }
 
-    /// The agent begins another call: what failed before will not be tried again, what was denied has its answer.
+    /// The agent begins another call: what failed before will not be tried again, what was denied
+    /// has its answer.
     fn agent_goes_on(&mut self, place: &Place) {
         let (branch, agent) = (place.branch.clone(), place.agent.clone());
         for index in 0..self.calls.len() {
@@ -329,7 +354,8 @@ impl Segment {
         }
     }
 
-    /// No further attempt is expected of the calls of an agent (or of all): it ended, or the run did.
+    /// No further attempt is expected of the calls of an agent (or of all): it ended, or the run
+    /// did.
     pub(super) fn settle_calls(&mut self, of: Option<(&Name, &Name)>) {
         for index in 0..self.calls.len() {
             let call = &mut self.calls[index];
@@ -376,7 +402,8 @@ impl Segment {
         self.provider_verdict(index, reason, place, cx);
     }
 
-    /// A hook or a cache answered in this call's place: it becomes a local answer and has no row of its own.
+    /// A hook or a cache answered in this call's place: it becomes a local answer and has no row of
+    /// its own.
     pub(super) fn call_answered_locally(
         &mut self,
         index: usize,

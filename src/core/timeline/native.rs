@@ -1,5 +1,5 @@
-//! Native ADK events to evidence: which responses make one model call, which tool answers which call, what a guard let
-//! be seen (runtimes.md §18, rules.md §2).
+//! Native ADK events to evidence: which responses make one model call, which tool answers which
+//! call, what a guard let be seen (runtimes.md §18, rules.md §2).
 
 use super::apply::Place;
 use super::invocation::{Context, Item, Segment};
@@ -7,23 +7,21 @@ use super::model_call::{ModelCall, NativeSide, is_provider_word, merge_usage};
 use super::stamp::{Stamp, earliest, latest};
 use super::tool_call::Answer;
 use crate::core::Name;
-use crate::core::dialect::guard::decision_word;
 use crate::core::event::{
-    AgentStatus, DecisionWord, FunctionCall, FunctionResponse, NativeEvent, RuntimeEvent, ServedBy,
-    Stage, ToolOutcome,
+    AgentStatus, FunctionCall, FunctionResponse, NativeEvent, RuntimeEvent, ServedBy, ToolOutcome,
 };
-use crate::core::fact::{AnomalyKind, Basis, Flag};
+use crate::core::fact::{AnomalyKind, Flag};
 
 /// Calls that ADK makes up to ask a person; they pass no tool hook (runtimes.md §2).
-fn is_synthetic(name: &str) -> bool {
+pub(super) fn is_synthetic(name: &str) -> bool {
     name.starts_with("adk_request_")
 }
 
 /// What a native event is as a response of a model.
-struct Response {
+pub(super) struct Response {
     has_content: bool,
     asks_for_tools: bool,
-    has_usage_object: bool,
+    pub(super) has_usage_object: bool,
     has_usage: bool,
     is_partial: bool,
 }
@@ -43,7 +41,8 @@ impl Response {
         }
     }
 
-    /// A model's own report, even where it says nothing: what tells it from an answer of unknown origin.
+    /// A model's own report, even where it says nothing: what tells it from an answer of unknown
+    /// origin.
     fn is_report(&self, native: &NativeEvent<'_>) -> bool {
         native.model_version.is_some() || native.finish_reason.is_some() || self.has_usage_object
     }
@@ -98,7 +97,7 @@ impl Segment {
     }
 
     /// A compaction called a model behind every hook's back (runtimes.md §12).
-    fn compaction(&mut self, place: &Place, cx: &mut Context<'_>) {
+    pub(super) fn compaction(&mut self, place: &Place, cx: &mut Context<'_>) {
         let about = format!("compaction/{}", cx.offset.0);
         let kind = AnomalyKind::UnmeteredCall;
         let mut seen = self.anomaly_at(
@@ -120,7 +119,8 @@ impl Segment {
         }
     }
 
-    /// A function response, or a person's message, closes what already has a final response (rule 4 of §18).
+    /// A function response, or a person's message, closes what already has a final response (rule 4
+    /// of §18).
     fn close_native(&mut self, of: Option<&Place>) {
         for (branch, _, author, index) in &self.native_calls {
             let is_of = of.is_none_or(|place| *branch == place.branch && *author == place.agent);
@@ -224,6 +224,7 @@ impl Segment {
                 && call.has_lifecycle
                 && !call.is_answered_locally
                 && side_is_free
+                && call.may_be_of(native.usage.as_ref())
                 && !matches!(call.served_by, Some(ServedBy::None | ServedBy::Unknown))
         };
         if !is_exception && let Some(index) = self.calls.iter().position(waits) {
@@ -397,64 +398,6 @@ impl Segment {
         true
     }
 
-    /// What the guard itself volunteered about this answer (runtimes.md §7): a deny of an answer without usage stands
-    /// in front of the model, everything else behind it. Returns the verdict that makes the answer a local one.
-    fn native_verdict(
-        &mut self,
-        native: &NativeEvent<'_>,
-        response: &Response,
-        place: &Place,
-        cx: &mut Context<'_>,
-    ) -> Option<usize> {
-        let custom = &native.custom;
-        let said = custom.guardrail.as_ref();
-        if said.is_none() && !custom.model_armor_blocked {
-            return None;
-        }
-        let word = said
-            .and_then(|said| said.verdict.as_deref())
-            .unwrap_or("block");
-        let at_input = !response.has_usage_object && native.model_version.is_none();
-        let stage = if at_input {
-            Stage::ModelInput
-        } else {
-            Stage::ModelOutput
-        };
-        let actor = said
-            .and_then(|said| said.decider.as_deref())
-            .unwrap_or("model_armor");
-        let known = self.verdicts.iter().rposition(|verdict| {
-            verdict.actor_name.as_deref() == Some(actor)
-                && verdict.stage == stage
-                && verdict.basis == Basis::Declared
-        });
-        if let Some(known) = known {
-            self.verdicts[known].row.speak(cx.offset);
-            return (at_input && self.verdicts[known].forbids()).then_some(known);
-        }
-        let decision = decision_word(word);
-        let mut verdict =
-            self.inferred_verdict(stage, decision.unwrap_or(DecisionWord::Allow), place, cx);
-        verdict.decision = decision;
-        if said.is_some() {
-            verdict.basis = Basis::Declared;
-        }
-        if decision.is_none() {
-            verdict.flags.insert(Flag::UnmappedDecision);
-        }
-        verdict.actor_type = Some(cx.names.name("hook"));
-        verdict.actor_name = Some(cx.names.name(actor));
-        verdict.policy = cx
-            .names
-            .optional(said.and_then(|said| said.policy.as_deref()));
-        verdict.target_kind = Some(cx.names.name("model"));
-        let forbids = verdict.forbids();
-        self.take_verdict(verdict, place);
-        let index = self.verdicts.len() - 1;
-        self.proofs.retain(|proof| proof.verdict != Some(index));
-        (at_input && forbids).then_some(index)
-    }
-
     /// A function call of the model.
     fn native_call(
         &mut self,
@@ -538,90 +481,6 @@ impl Segment {
             });
         }
         self.note_tool(index, place, cx);
-    }
-
-    /// A person answered a request that ADK made up: yes or no to a confirmation.
-    fn human_answer(&mut self, answer: &FunctionResponse<'_>, place: &Place, cx: &mut Context<'_>) {
-        let id = answer.id.as_deref().unwrap_or("");
-        let Some(at) = self
-            .requests
-            .iter()
-            .position(|(request, ..)| &**request == id)
-        else {
-            return;
-        };
-        let (_, call_id, tool) = self.requests.remove(at);
-        let Some(yes) = answer.confirmed else { return };
-        let decision = if yes {
-            DecisionWord::Allow
-        } else {
-            DecisionWord::Deny
-        };
-        let mut verdict = self.inferred_verdict(Stage::ToolInput, decision, place, cx);
-        verdict.action = Some(cx.names.name(if yes { "allow" } else { "block" }));
-        verdict.actor_type = Some(cx.names.name("human"));
-        verdict.target_kind = Some(cx.names.name("tool"));
-        verdict.reason_code = Some(cx.names.name("confirmation_answered"));
-        verdict.target_call_id = Some(call_id);
-        verdict.target_name = Some(tool);
-        self.take_verdict(verdict, place);
-    }
-
-    /// What else a native event shows: requests to a person, the TypeScript security plugin's word.
-    fn native_signs(&mut self, native: &NativeEvent<'_>, place: &Place, cx: &mut Context<'_>) {
-        for call in native
-            .function_calls
-            .iter()
-            .filter(|call| is_synthetic(&call.name))
-        {
-            let id = call.id.as_deref().unwrap_or("");
-            if self.requests.iter().any(|(known, ..)| &**known == id) {
-                continue;
-            }
-            let (of, tool) = match &call.confirms {
-                Some((id, name)) => (cx.names.id(id), cx.names.name(name)),
-                None => (cx.names.empty(), cx.names.empty()),
-            };
-            self.requests.push((cx.names.id(id), of.clone(), tool));
-            if !of.is_empty() {
-                self.confirmation_asked(&of, place, cx);
-            }
-        }
-        for id in &native.actions.requested_confirmations {
-            let id = cx.names.id(id);
-            self.confirmation_asked(&id, place, cx);
-        }
-        for (id, word) in &native.actions.security_states {
-            if &**word != "DENY" {
-                continue;
-            }
-            let mut verdict =
-                self.inferred_verdict(Stage::ToolInput, DecisionWord::Deny, place, cx);
-            verdict.decision_native = Some(cx.names.name("DENY"));
-            verdict.actor_type = Some(cx.names.name("plugin"));
-            verdict.actor_name = Some(cx.names.name("security"));
-            verdict.target_kind = Some(cx.names.name("tool"));
-            verdict.target_call_id = Some(cx.names.id(id));
-            self.take_verdict(verdict, place);
-        }
-    }
-
-    /// A confirmation was asked for a tool call: one escalate per call, however many events show it.
-    fn confirmation_asked(&mut self, call_id: &Name, place: &Place, cx: &mut Context<'_>) {
-        let known = self.verdicts.iter().any(|verdict| {
-            verdict.decision == Some(DecisionWord::Escalate)
-                && verdict.target_call_id.as_ref() == Some(call_id)
-        });
-        if known {
-            return;
-        }
-        let mut verdict =
-            self.inferred_verdict(Stage::ToolInput, DecisionWord::Escalate, place, cx);
-        verdict.action = Some(cx.names.name("confirm"));
-        verdict.reason_code = Some(cx.names.name("confirmation_requested"));
-        verdict.target_kind = Some(cx.names.name("tool"));
-        verdict.target_call_id = Some(call_id.clone());
-        self.take_verdict(verdict, place);
     }
 
     /// A hand-over ends the agent's part, unless agent records tell its end themselves.

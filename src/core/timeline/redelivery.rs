@@ -1,53 +1,65 @@
 //! How a record that came before is known again (rules.md §1).
 
+use super::digest::Digest;
 use super::stamp::Stamp;
 use crate::core::event::{EventKind, NativeEvent, RuntimeEvent};
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 /// The hashes by which one record is known; any of them already seen means that it came before.
 #[derive(Debug, Default)]
-pub struct Keys(Vec<u64>);
+pub struct Keys {
+    hashes: [u64; 4],
+    count: usize,
+}
 
 impl Keys {
     /// True where one of the hashes was seen.
     pub fn are_in(&self, seen: &BTreeSet<u64>) -> bool {
-        self.0.iter().any(|key| seen.contains(key))
+        self.known().any(|key| seen.contains(key))
     }
 
     /// Remembers the record.
     pub fn remember(&self, seen: &mut BTreeSet<u64>) {
-        seen.extend(self.0.iter().copied());
+        seen.extend(self.known());
+    }
+
+    fn known(&self) -> impl Iterator<Item = &u64> {
+        self.hashes.iter().take(self.count)
+    }
+
+    fn add(&mut self, hash: u64) {
+        self.hashes[self.count] = hash;
+        self.count += 1;
     }
 }
 
 fn hash(parts: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Digest::new();
     parts.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The same `record_id` or `seq` of one emitter instance; of native events the same id and body, or, non-partial ones
-/// only, the same author, time and body under another id.
+/// The same `record_id` or `seq` of one emitter instance; of native events the same id and body,
+/// or, non-partial ones only, the same author, time and body under another id.
 pub fn keys(event: &RuntimeEvent<'_>, at: Stamp) -> Keys {
     let mut keys = Keys::default();
     let instance = event.emitter_instance.as_deref().unwrap_or("");
     if let Some(id) = event.record_id.as_deref() {
-        keys.0.push(hash(("record", instance, id)));
+        keys.add(hash(("record", instance, id)));
     }
     if let Some(seq) = event.seq
         && !instance.is_empty()
     {
-        keys.0.push(hash(("seq", instance, seq)));
+        keys.add(hash(("seq", instance, seq)));
     }
     if let EventKind::Native(native) = &event.kind {
         let body = body(native, event, at);
         if let Some(id) = native.id.as_deref() {
-            keys.0
-                .push(hash(("id", id, native.partial == Some(true), body)));
+            keys.add(hash(("id", id, native.partial == Some(true), body)));
         }
         if native.partial != Some(true) {
-            keys.0.push(hash(("body", body)));
+            keys.add(hash(("body", body)));
         }
     }
     keys

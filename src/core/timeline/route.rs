@@ -35,12 +35,23 @@ impl Timelines {
         invocation: &str,
         stamp: Stamp,
     ) -> Route {
-        let held = self
-            .by_invocation
-            .get(invocation)
-            .cloned()
-            .unwrap_or_default();
-        let (candidates, is_split) = self.of_identity(event, &held);
+        let held = self.by_invocation.get(invocation);
+        let only = held.and_then(|held| <[Slot; 1]>::try_from(held.as_slice()).ok());
+        let several: Vec<Slot>;
+        // Nearly always one segment of an invocation is held.
+        let (candidates, is_split) = match only {
+            Some(ref slots) if self.fits(slots[0], event) => (&slots[..], false),
+            Some(_) => (&[][..], false),
+            None => {
+                let held = held.cloned().unwrap_or_default();
+                let (fitting, is_split) = self.of_identity(event, &held);
+                several = fitting;
+                (&several[..], is_split)
+            }
+        };
+        for slot in candidates.iter().filter(|_| !is_split) {
+            self.adopt_names(*slot, event);
+        }
         let opens = |after| Route::Opens { after, is_split };
         let Some(&latest) = candidates.last() else {
             return opens(None);
@@ -108,51 +119,55 @@ impl Timelines {
         }
     }
 
-    /// The held segments of the invocation that the record's tenant and app allow, oldest first; and whether several
-    /// invocations of that id are held, so that a record without names must stand apart (facts.md §8.2).
-    fn of_identity(&mut self, event: &RuntimeEvent<'_>, held: &[Slot]) -> (Vec<Slot>, bool) {
-        let tenant = event.tenant.as_deref();
-        let app = event.app.as_deref();
-        let fits = |known: &Option<Name>, said: Option<&str>| match (known.as_deref(), said) {
-            (Some(known), Some(said)) => known == said,
-            _ => true,
+    /// The held segments of the invocation that the record's tenant and app allow, oldest first;
+    /// and whether several invocations of that id are held, so that a record without names must
+    /// stand apart (facts.md §8.2).
+    fn of_identity(&self, event: &RuntimeEvent<'_>, held: &[Slot]) -> (Vec<Slot>, bool) {
+        let fits = |slot: &Slot| self.fits(*slot, event);
+        let fitting: Vec<Slot> = held.iter().copied().filter(fits).collect();
+        let names = |slot: &Slot| {
+            let segment = self.segments.get(slot)?;
+            Some((segment.tenant.as_deref(), segment.app.as_deref()))
         };
-        let mut fitting: Vec<Slot> = Vec::new();
-        let mut identities: BTreeSet<(Option<Name>, Option<Name>)> = BTreeSet::new();
-        for slot in held {
-            let Some(segment) = self.segments.get(slot) else {
-                continue;
-            };
-            let names_itself = tenant.is_some() || app.is_some();
-            let is_unnamed = segment.tenant.is_none() && segment.app.is_none();
-            // Rows that went out keep their names: a record that names others stands apart.
-            let is_fixed = names_itself && is_unnamed && segment.has_exported();
-            if fits(&segment.tenant, tenant) && fits(&segment.app, app) && !is_fixed {
-                fitting.push(*slot);
-                identities.insert((segment.tenant.clone(), segment.app.clone()));
-            }
-        }
+        let identities: BTreeSet<_> = fitting.iter().filter_map(names).collect();
         if identities.len() > 1 {
-            let exact = |slot: &Slot| {
-                self.segments.get(slot).is_some_and(|segment| {
-                    segment.tenant.as_deref() == tenant && segment.app.as_deref() == app
-                })
-            };
-            let exact: Vec<Slot> = fitting.iter().copied().filter(exact).collect();
-            return (exact, true);
-        }
-        for slot in &fitting {
-            let Some(segment) = self.segments.get_mut(slot) else {
-                continue;
-            };
-            if segment.tenant.is_none() {
-                segment.tenant = tenant.map(|tenant| self.names.name(tenant));
-            }
-            if segment.app.is_none() {
-                segment.app = app.map(|app| self.names.name(app));
-            }
+            let said = (event.tenant.as_deref(), event.app.as_deref());
+            let exact = |slot: &Slot| names(slot) == Some(said);
+            return (fitting.iter().copied().filter(exact).collect(), true);
         }
         (fitting, false)
+    }
+
+    /// True where the record's tenant and app do not contradict those of a held segment.
+    fn fits(&self, slot: Slot, event: &RuntimeEvent<'_>) -> bool {
+        let Some(segment) = self.segments.get(&slot) else {
+            return false;
+        };
+        let pairs = [
+            (&segment.tenant, event.tenant.as_deref()),
+            (&segment.app, event.app.as_deref()),
+        ];
+        let agrees = pairs.iter().all(|(known, said)| match (known, said) {
+            (Some(known), Some(said)) => **known == **said,
+            _ => true,
+        });
+        // Rows that went out keep their names: a record that names others stands apart.
+        let adds = pairs
+            .iter()
+            .any(|(known, said)| known.is_none() && said.is_some());
+        agrees && !(adds && segment.has_exported())
+    }
+
+    fn adopt_names(&mut self, slot: Slot, event: &RuntimeEvent<'_>) {
+        let Some(segment) = self.segments.get_mut(&slot) else {
+            return;
+        };
+        if segment.tenant.is_none() {
+            segment.tenant = event.tenant.as_deref().map(|name| self.names.name(name));
+        }
+        if segment.app.is_none() {
+            segment.app = event.app.as_deref().map(|name| self.names.name(name));
+        }
     }
 }
 
@@ -168,7 +183,8 @@ fn is_pending(segment: &Segment, id: &str) -> bool {
 }
 
 impl Segment {
-    /// A segment that a record opens. Its id is the run id, else the id of that record, never an offset.
+    /// A segment that a record opens. Its id is the run id, else the id of that record, never an
+    /// offset.
     pub(super) fn open(
         event: &RuntimeEvent<'_>,
         invocation: &str,

@@ -1,8 +1,9 @@
 //! What a row must remember between exports: who spoke for it, and what it said last.
 
+use super::digest::Digest;
 use crate::core::Offset;
 use crate::core::fact::FactBody;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 /// Raised by a build whose rules give other answers for the same log (facts.md §8.4).
 pub const RULES_REVISION: u64 = 1;
@@ -52,10 +53,11 @@ impl RowState {
         self.exported.is_some()
     }
 
-    /// Takes note of an export; `None` where the row already says exactly this. A change that came from evidence about
-    /// something else (a verdict judged by what followed) counts the record at `cause` as evidence.
+    /// Takes note of an export; `None` where the row already says exactly this. A change that came
+    /// from evidence about something else (a verdict judged by what followed) counts the record at
+    /// `cause` as evidence.
     pub fn export(&mut self, body: &FactBody, cause: Offset) -> Option<u64> {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Digest::new();
         body.hash(&mut hasher);
         let hash = hasher.finish();
         if self.exported == Some(hash) {
@@ -75,6 +77,15 @@ impl RowState {
         let offset = self.last.0.cast_unsigned() & ((1 << OFFSET_BITS) - 1);
         RULES_REVISION << (EVIDENCE_BITS + OFFSET_BITS) | evidence << OFFSET_BITS | offset
     }
+}
+
+/// Appends without spare room while there are few: most runs have one or two of each kind, and are
+/// held long after they ended.
+pub fn push_tight<T>(items: &mut Vec<T>, item: T) {
+    if items.len() == items.capacity() && items.len() < 4 {
+        items.reserve_exact(1);
+    }
+    items.push(item);
 }
 
 #[cfg(test)]

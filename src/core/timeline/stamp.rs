@@ -1,4 +1,5 @@
-//! When something happened, by the clocks of whoever said so, and what may be computed from two such instants.
+//! When something happened, by the clocks of whoever said so, and what may be computed from two
+//! such instants.
 
 use crate::core::fact::{Flag, Flags};
 use crate::core::{EventTime, Nanos};
@@ -11,9 +12,11 @@ pub struct Stamp {
     pub mono_ns: Option<i64>,
     /// Which emitter instance, numbered within the segment; 0 is unknown.
     pub instance: u32,
-    /// False where another clock stands in for an unusable time: it orders, and gives no duration (events.md §3).
+    /// False where another clock stands in for an unusable time: it orders, and gives no duration
+    /// (events.md §3).
     pub is_valid: bool,
-    /// True where the time says when the record's subject happened at all; template times of native events do not.
+    /// True where the time says when the record's subject happened at all; template times of native
+    /// events do not.
     pub is_arrival: bool,
 }
 
@@ -31,8 +34,9 @@ impl Stamp {
         }
     }
 
-    /// The span between two instants: monotonic clocks first, wall clocks of one emitter second, across hosts flagged
-    /// (facts.md §4). `None` where no clock can tell. May be negative; the caller decides what that means.
+    /// The span between two instants: monotonic clocks first, wall clocks of one emitter second,
+    /// across hosts flagged (facts.md §4). `None` where no clock can tell. May be negative; the
+    /// caller decides what that means.
     pub fn since(self, earlier: Stamp, flags: &mut Flags) -> Option<Nanos> {
         if !(self.is_valid && earlier.is_valid && self.is_arrival && earlier.is_arrival) {
             return None;
@@ -51,7 +55,8 @@ impl Stamp {
 }
 
 impl Stamp {
-    /// True where this instant lies before `other`: by the monotonic clock they share, else by their wall clocks.
+    /// True where this instant lies before `other`: by the monotonic clock they share, else by
+    /// their wall clocks.
     pub fn is_before(self, other: Stamp) -> bool {
         if self.instance == other.instance
             && self.instance != 0

@@ -101,6 +101,13 @@ impl ToolCall {
         self.end.is_none() && self.answer.is_none() && !self.long_running
     }
 
+    /// True where a start at this instant is this execution's: nothing answered yet, or the answer
+    /// only came first.
+    pub fn may_begin_at(&self, at: Stamp) -> bool {
+        let lacks_start = self.start.is_none();
+        !self.is_answered() || lacks_start && self.ended_at().is_some_and(|end| !end.is_before(at))
+    }
+
     /// True while a long-running call waits for its answer.
     pub fn is_pending(&self) -> bool {
         match (&self.end, &self.answer) {
@@ -182,8 +189,9 @@ impl ToolCall {
         self.last_answer().map(|answer| answer.at)
     }
 
-    /// Time of execution: as declared, else from start to end by records, else between native events whose times are
-    /// arrivals. Never of a long-running call, whose time is waiting, and never of one that did not run.
+    /// Time of execution: as declared, else from start to end by records, else between native
+    /// events whose times are arrivals. Never of a long-running call, whose time is waiting, and
+    /// never of one that did not run.
     pub fn duration(&self, paused: bool, flags: &mut Flags) -> Option<Nanos> {
         if self.executed(paused) == Executed::No || self.is_pending() {
             return None;
@@ -219,7 +227,8 @@ impl ToolCall {
         }
         let from = self.started_at()?;
         let until = self.ended_at()?;
-        // Waiting spans hours and perhaps hosts: wall clocks, whatever they stand for, and never below zero.
+        // Waiting spans hours and perhaps hosts: wall clocks, whatever they stand for, and never
+        // below zero.
         (from.is_valid && until.is_valid)
             .then(|| until.at.since(from.at))
             .filter(|span| span.0 >= 0)

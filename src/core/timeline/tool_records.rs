@@ -2,7 +2,8 @@
 
 use super::apply::{Place, code_of};
 use super::invocation::{Context, Item, LIMITED, Segment};
-use super::row::RowState;
+use super::model_records::RETRIES_MAX;
+use super::row::{RowState, push_tight};
 use super::stamp::earliest;
 use super::tool_call::{Answer, ToolCall};
 use crate::core::Name;
@@ -21,7 +22,9 @@ impl Segment {
         let tool = cx.names.name(said.tool.as_deref().unwrap_or(""));
         let known = match (said.call_id.as_deref(), said.execution) {
             (Some(id), Some(number)) => self.execution(id, number),
-            (Some(id), None) => self.newest(id).filter(|i| !self.tools[*i].is_answered()),
+            (Some(id), None) => self
+                .newest(id)
+                .filter(|i| self.tools[*i].may_begin_at(place.at)),
             (None, _) => None,
         };
         let index = match known {
@@ -109,7 +112,8 @@ impl Segment {
             .and_then(|of_id| of_id.last().copied())
     }
 
-    /// Calls without ids pair by (agent, tool) in order; more than one open is flagged (rules.md §7).
+    /// Calls without ids pair by (agent, tool) in order; more than one open is flagged (rules.md
+    /// §7).
     pub(super) fn oldest_open(
         &mut self,
         tool: &Name,
@@ -167,7 +171,7 @@ impl Segment {
             call.call_id = Some(id);
         }
         self.verdicts_on_tool(&mut call);
-        self.tools.push(call);
+        push_tight(&mut self.tools, call);
         index
     }
 
@@ -184,7 +188,7 @@ impl Segment {
             let tool = cx.names.name(LIMITED);
             let mut call = ToolCall::new(row, key, tool, place.agent.clone(), place.branch.clone());
             call.flags.insert(Flag::Limited);
-            self.tools.push(call);
+            push_tight(&mut self.tools, call);
             self.tools.len() - 1
         })
     }
@@ -217,16 +221,15 @@ impl Segment {
             self.touch(Item::Agent(run));
         }
         self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
-        if self.tools[index].is_skewed() {
+        let at_cap = self.tools[index].execution as usize == RETRIES_MAX;
+        let found = [
+            (self.tools[index].is_skewed(), AnomalyKind::ClockSkew),
+            (at_cap, AnomalyKind::RetryCap),
+        ];
+        for (_, kind) in found.into_iter().filter(|(is_so, _)| *is_so) {
             let about = format!("tool_call/{}", self.tools[index].key);
-            let kind = AnomalyKind::ClockSkew;
-            let seen = self.anomaly_at(
-                kind,
-                about,
-                (&place.branch, &place.agent),
-                place.at,
-                cx.offset,
-            );
+            let (branch, agent) = (&place.branch, &place.agent);
+            let seen = self.anomaly_at(kind, about, (branch, agent), place.at, cx.offset);
             self.anomaly(seen);
         }
         self.touch(Item::Tool(index));

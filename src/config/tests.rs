@@ -1,0 +1,163 @@
+//! The example file against the defaults, and what wrong files are told.
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../deploy/tachograph.example.toml");
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    let needs = match text.contains("url") {
+        true => Needs::ClickHouse,
+        false => Needs::Nothing,
+    };
+    Config::parse(text, needs, &|name| {
+        (name == "PASSWORD").then(|| "open sesame".to_owned())
+    })
+}
+
+fn problems(text: &str) -> Vec<String> {
+    match parse(text) {
+        Err(ConfigError::Problems(problems)) => problems.iter().map(Problem::to_string).collect(),
+        other => panic!("expected problems, got {other:?}"),
+    }
+}
+
+#[test]
+fn the_example_holds_every_key_with_its_default() {
+    let mut with_topic = Config::default();
+    with_topic.topics.push(Topic {
+        name: "agent-events".into(),
+        dialect: "auto".into(),
+        ..Topic::default()
+    });
+    let expected: toml::Table = with_topic.render().parse().expect("render writes TOML");
+    let example: toml::Table = EXAMPLE.parse().expect("the example is TOML");
+    assert_eq!(example, expected);
+    let parsed = Config::parse(EXAMPLE, Needs::Everything, &|_| None);
+    assert_eq!(parsed.expect("the example is right"), with_topic);
+}
+
+#[test]
+fn says_everything_that_is_wrong_at_once() {
+    let text = r#"
+        surplus = 1
+        [kafka]
+        brokers = 7
+        topics = ["^a", "b"]
+        protocol = "telepathy"
+        [kafka.properties]
+        "group.id" = "x"
+        "fetch.wait.max.ms" = "soon"
+        "no.such.key" = 1
+        [[topic]]
+        name = "a b"
+        dialect = "french"
+        [clickhouse]
+        url = "ftp://x"
+        password_env = "MISSING"
+        [state]
+        file = "/tmp/state"
+        [limits]
+        drain_max = "5 s"
+        batch_age_max = 3
+        payload_bytes_max = "8 MB"
+        work_in_flight_max = 0
+        silence_maximum = "1 s"
+    "#;
+    let said = problems(text);
+    let keys: Vec<&str> = said.iter().filter_map(|p| p.split(": ").next()).collect();
+    let expected = [
+        "topic[0].name",
+        "topic[0].dialect",
+        "kafka.brokers",
+        "kafka.protocol",
+        "kafka.properties.\"fetch.wait.max.ms\"",
+        "kafka.properties.\"group.id\"",
+        "kafka.properties.\"no.such.key\"",
+        "limits.payload_bytes_max",
+        "limits.batch_age_max",
+        "limits.work_in_flight_max",
+        "limits.silence_maximum",
+        "surplus",
+        "clickhouse.password_env",
+        "kafka.topics",
+        "clickhouse.url",
+        "state.file",
+        "limits.commit_interval",
+    ];
+    assert_eq!(keys, expected, "{said:#?}");
+}
+
+#[test]
+fn names_what_is_required() {
+    let error = Config::parse("", Needs::Everything, &|_| None).expect_err("nothing is said");
+    let expected = "kafka.brokers: required and missing\nclickhouse.url: required and missing";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(parse("").expect("all else has defaults"), Config::default());
+}
+
+#[test]
+fn secrets_are_looked_up_and_never_printed() {
+    let text = "[clickhouse]\nurl = \"http://a\"\npassword_env = \"PASSWORD\"";
+    let config = parse(text).expect("the variable is set");
+    assert_eq!(config.clickhouse.password.value, "open sesame");
+    assert!(!config.render().contains("sesame"));
+    assert!(!format!("{config:?}").contains("sesame"));
+    let said = problems("[clickhouse]\npassword = \"clear\"");
+    assert_eq!(said, ["clickhouse.password: unknown key"]);
+}
+
+#[test]
+fn what_this_build_cannot_do_is_refused_by_name() {
+    let said = problems("[kafka]\nprotocol = \"ssl\"");
+    match cfg!(feature = "tls") {
+        true => assert!(said.is_empty()),
+        false => assert_eq!(
+            said,
+            ["kafka.protocol: ssl needs a build with the feature `tls`"]
+        ),
+    }
+    let said = problems("[prices]\nbook = \"book.toml\"");
+    assert_eq!(
+        said,
+        ["prices.book: this build has no prices yet: leave it empty"]
+    );
+}
+
+#[test]
+fn a_login_needs_its_parts() {
+    let said = problems("[kafka]\nprotocol = \"sasl_plaintext\"\nsasl_mechanism = \"PLAIN\"");
+    assert_eq!(said.len(), 2, "{said:?}");
+    let said = problems("[kafka]\ntopics = [\"a\", \"a.dead-letters\"]");
+    assert!(said[0].contains("round for ever"), "{said:?}");
+}
+
+#[test]
+fn reads_what_it_renders() {
+    let text = r#"
+        [kafka]
+        brokers = "a:1,b:2"
+        topics = ["^events-.*"]
+        [kafka.properties]
+        "session.timeout.ms" = 6000
+        "client.id" = "with \"quotes\" and \\"
+        [[topic]]
+        name = "^events-a"
+        tenant = "t"
+        event_time_semantics = "arrival"
+        [labels]
+        known_models = ["m1", "m2"]
+        [limits]
+        silence_max = "3 h"
+        payload_bytes_max = 1000
+    "#;
+    let config = parse(text).expect("a right file");
+    assert_eq!(
+        config.limits.tool_silence_max, config.limits.silence_max,
+        "raised"
+    );
+    assert_eq!(parse(&config.render()).expect("rendered"), config);
+    let defaults = config.topic_defaults("events-ab");
+    assert!(defaults.event_times_are_arrivals);
+    assert_eq!(&*defaults.tenant.0, "t");
+    assert_eq!(config.topic_defaults("other"), TopicDefaults::default());
+}
