@@ -4,8 +4,11 @@
 //! happened on the way? Nothing here looks inside the process.
 #![cfg(feature = "demo")]
 
+#[path = "daemon/process.rs"]
+mod process;
 mod support;
 
+use process::Daemon;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,6 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::engine::{Database, start_own};
 use support::kafka::{self, PATIENCE, Record, brokers};
+use support::prometheus::{Prometheus, Target, check_metrics};
 use support::{scratch, tail, unique, wait};
 use tachograph::clickhouse_sink::{SinkConfig, schema};
 use tachograph::embedded::engine::Engine;
@@ -178,116 +182,6 @@ impl Stage {
     }
 }
 
-/// A running `tachograph run`, killed when dropped.
-struct Daemon {
-    child: Child,
-    log: PathBuf,
-    authority: String,
-}
-
-impl Daemon {
-    fn start(config: &Path, log: &Path, password: &str) -> Daemon {
-        let errors = File::create(log).expect("a log file can be made");
-        let child = Command::new(env!("CARGO_BIN_EXE_tachograph"))
-            .args(["run", "--config"])
-            .arg(config)
-            .env("TEST_PASSWORD", password)
-            .env_remove("RUST_LOG")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors)
-            .spawn()
-            .expect("the binary starts");
-        let mut daemon = Daemon {
-            child,
-            log: log.to_owned(),
-            authority: String::new(),
-        };
-        daemon.authority = wait::until("it listens", PATIENCE, || {
-            let text = fs::read_to_string(log).unwrap_or_default();
-            let line = text.lines().find(|line| line.contains("\"listening\""))?;
-            let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            Some(line["address"].as_str()?.to_owned())
-        });
-        daemon
-    }
-
-    fn get(&self, target: &str) -> Option<(u16, String)> {
-        let request = Request::get(target, Duration::from_secs(10));
-        let answer = http::exchange(&self.authority, &request).ok()?;
-        Some((answer.status, answer.text()))
-    }
-
-    fn until_ready(&self) {
-        wait::until_eq("ready", PATIENCE, Some(200), || {
-            self.get("/healthz/ready").map(|(status, _)| status)
-        });
-    }
-
-    /// The reasons of `/healthz/ready`, which must not be 200 for ever after.
-    fn until_unready_for(&self, words: &str) {
-        wait::until(&format!("unready for {words}"), PATIENCE, || {
-            let (status, text) = self.get("/healthz/ready")?;
-            (status == 503 && text.contains(words)).then_some(())
-        });
-    }
-
-    /// Sum of every series of `family` whose labels contain all of `labels`.
-    fn metric(&self, family: &str, labels: &[&str]) -> u64 {
-        let (_, text) = self.get("/metrics").unwrap_or_default();
-        let ours = text.lines().filter(|line| {
-            let rest = line.strip_prefix(family);
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|label| line.contains(label))
-        });
-        let values = ours.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-        values.sum::<f64>() as u64
-    }
-
-    fn counted(&self) -> Sums {
-        let tokens = |class| self.metric("tachograph_tokens_total", &[class]);
-        Sums {
-            calls: self.metric("tachograph_model_calls_total", &["status=\"ok\""]),
-            input: tokens("token_class=\"input_uncached\""),
-            output: tokens("token_class=\"answer\""),
-        }
-    }
-
-    fn signal(&self, signal: libc::c_int) {
-        let pid = libc::pid_t::try_from(self.child.id()).expect("a process id");
-        // SAFETY: the child is ours and not waited for yet, so the id is still its own.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    }
-
-    fn end(&mut self) -> ExitStatus {
-        wait::until("the daemon ends", PATIENCE, || {
-            self.child.try_wait().ok().flatten()
-        })
-    }
-
-    /// An orderly end, which must be one.
-    fn stop(mut self) {
-        self.signal(libc::SIGTERM);
-        let status = self.end();
-        assert_eq!(status.code(), Some(0), "{}", tail(&self.log, 20));
-    }
-
-    fn kill(mut self) {
-        self.signal(libc::SIGKILL);
-        self.end();
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("{}", tail(&self.log, 30));
-        }
-    }
-}
-
 const SUMS: &str = "SELECT count(), sum(input_total), sum(output_total) FROM v_model_calls";
 
 fn sums_of(row: &[String]) -> Sums {
@@ -348,7 +242,22 @@ fn what_was_said_is_stored_and_counted() {
     wait::until("a commit", PATIENCE, || {
         (daemon.metric("tachograph_commits_total", &["result=\"ok\""]) > 0).then_some(())
     });
+    scraped(&daemon, sums);
     daemon.stop();
+}
+
+/// A real Prometheus scrapes the daemon and finds the same sums; promtool has nothing to say.
+fn scraped(daemon: &Daemon, sums: Sums) {
+    let prometheus = Prometheus::start(&[Target::new("tachograph", &daemon.authority)]);
+    prometheus.wait_up("tachograph");
+    wait::until_eq(
+        "calls, as scraped",
+        PATIENCE,
+        Some(sums.calls as f64),
+        || prometheus.value("sum(tachograph_model_calls_total)"),
+    );
+    let (_, text) = daemon.get("/metrics").expect("the daemon answers");
+    check_metrics(&text);
 }
 
 #[test]

@@ -204,8 +204,10 @@ fn a_day_is_that_of_the_zone_asked_for_and_says_whether_it_is_complete() {
     let (database, mut rig) = prepared("days");
     let billed = |key: &str, seconds: i64, usage: TokenUsage| {
         call(key, |fact| {
+            let is_unmetered = usage.input_total.is_none();
             with_usage(fact, usage);
             if let FactBody::ModelCall(body) = &mut fact.body {
+                body.is_unmetered = is_unmetered;
                 body.billed_at = EventTime(seconds * 1_000_000_000);
             }
         })

@@ -112,8 +112,9 @@ launch() { # $1 = node
         kafka.Kafka "$data/n$n/server.properties" >>"$data/n$n/out.log" 2>&1 </dev/null &
     echo $! >"$data/n$n/pid"
     if [[ -n ${KAFKA_OWNER:-} ]]; then
-        (while kill -0 "$KAFKA_OWNER" 2>/dev/null && alive "$n"; do sleep 1; done
-            if alive "$n"; then kill -9 "$(pid_of "$n")"; fi) >/dev/null 2>&1 </dev/null &
+        # By pid, not by `alive`: a node that has not become a JVM yet is none, and must not be taken for an orphan.
+        (while kill -0 "$KAFKA_OWNER" && kill -0 "$(pid_of "$n")"; do sleep 1; done
+            if ! kill -0 "$KAFKA_OWNER" && alive "$n"; then kill -9 "$(pid_of "$n")"; fi) >/dev/null 2>&1 </dev/null &
     fi
 }
 

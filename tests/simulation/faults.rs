@@ -280,10 +280,13 @@ pub fn strikes(
             continue;
         }
         for _ in 0..dice.range(1, 6) {
-            strikes.push(Strike {
-                at_ms: dice.range(500, end_ms),
-                fault,
-            });
+            let at_ms = dice.range(500, end_ms);
+            strikes.push(Strike { at_ms, fault });
+            if dice.percent(40) {
+                // And again, before the successor has rebuilt what it took over.
+                let at_ms = at_ms + dice.range(300, 2_500);
+                strikes.push(Strike { at_ms, fault });
+            }
         }
         if let Some((from, below)) = gap {
             let at_ms = dice.range(from, from + (below - from) / 2);

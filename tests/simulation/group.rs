@@ -118,6 +118,7 @@ impl World {
             positions: BTreeMap::new(),
             flights: Vec::new(),
             is_paused: false,
+            reads_most: self.dice.pick(&[3, 6, 40, 40]),
             draining: None,
             zombie: None,
         });

@@ -121,6 +121,11 @@ fn place(segments: &mut Vec<Segment>, record: Value, logged_ms: i64, silence: Si
     let who = format!("{tenant}/{app}/{}", text(&record, "invocation_id"));
     let run = text(&record, "run_id").to_owned();
     let held = |s: &&mut Segment| s.is_held && s.who == who;
+    let id = text(&record, "record_id").to_owned();
+    let is_repeat = segments
+        .iter_mut()
+        .filter(held)
+        .any(|s| s.seen.contains(&id));
     let of_run = segments
         .iter_mut()
         .rev()
@@ -133,7 +138,7 @@ fn place(segments: &mut Vec<Segment>, record: Value, logged_ms: i64, silence: Si
     };
     let is_start = text(&record, "kind") == "run.start";
     if let Some(segment) = found {
-        if segment.seen.contains(text(&record, "record_id")) {
+        if is_repeat {
             // Also what is sent twice breaks the silence.
             segment.last_ms = logged_ms;
             return;

@@ -81,8 +81,16 @@ impl Writer<'_> {
             for _ in 0..self.dice.range(3, 15) {
                 let line = &self.lines[self.dice.index(self.lines.len())];
                 let (partition, key) = (line.partition, line.key.clone());
+                // A repeated tool.start, re-read alone, holds its segment for longer: near.
+                let text = String::from_utf8_lossy(line.payload.as_deref().unwrap_or_default());
+                let is_near = text.contains("tool.start");
+                let most_ms = if is_near {
+                    200
+                } else {
+                    self.silence.max_ms - 200
+                };
                 let (payload, logged_ms) = (line.payload.clone(), line.logged_ms);
-                let logged_ms = logged_ms + self.dice.range(1, 1_000);
+                let logged_ms = logged_ms + self.dice.range(1, most_ms);
                 self.lines.push(Line {
                     partition,
                     logged_ms,

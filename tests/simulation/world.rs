@@ -69,6 +69,8 @@ pub struct Daemon {
     pub positions: BTreeMap<usize, Position>,
     pub flights: Vec<Flight>,
     pub is_paused: bool,
+    /// Records that it reads in a turn, less one: some are slow to rebuild what they took over.
+    pub reads_most: i64,
     pub draining: Option<Draining>,
     /// Set while the group has moved on without it: until when it stands still, until when it does
     /// not know.
@@ -358,7 +360,12 @@ impl World {
         if daemon.draining.is_some() {
             return;
         }
-        for _ in 0..self.dice.range(1, 40) {
+        let most = if self.is_healthy() {
+            40
+        } else {
+            daemon.reads_most
+        };
+        for _ in 0..self.dice.range(1, most) {
             if daemon.is_paused || !self.deliver(daemon) {
                 break;
             }
@@ -476,10 +483,11 @@ impl World {
         } else {
             Fault::SlowInserts
         };
-        let most_ms = if !self.is_healthy() && self.faults.has(slow) {
-            4_000
-        } else {
-            150
+        let is_slow = !self.is_healthy() && self.faults.has(slow);
+        let most_ms = match is_slow {
+            true if self.dice.percent(15) => 12_000,
+            true => 4_000,
+            false => 150,
         };
         let mut due_ms = self.now_ms + self.dice.range(1, most_ms);
         if !self.faults.has(Fault::AnyOrder) {

@@ -81,7 +81,9 @@ impl Timelines {
         let Some(segment) = self.segments.get_mut(&slot) else {
             return;
         };
+        let mut has_closed = false;
         for (tool, is_open) in std::mem::take(&mut segment.tool_changes) {
+            has_closed |= !is_open;
             let by_slot = self.open_tools.entry(tool.clone()).or_default();
             if is_open {
                 *by_slot.entry(slot).or_insert(0) += 1;
@@ -94,6 +96,11 @@ impl Timelines {
             if by_slot.is_empty() {
                 self.open_tools.remove(&tool);
             }
+        }
+        if has_closed && let Some(segment) = self.segments.get(&slot) {
+            // Without an open tool it may be due earlier. A release that came late would lie before `abandoned`, and a
+            // successor would take it for exported.
+            self.deadlines.insert((self.deadline(segment), slot));
         }
     }
 }
