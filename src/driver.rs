@@ -207,7 +207,10 @@ impl Driver {
                 false => CommitResult::Failed,
             }),
             // The source has said so in the log.
-            News::RecordsLost { .. } => {}
+            News::RecordsLost { place, records } => {
+                let exporter = &self.edges.exporter;
+                exporter.records_lost(&place.topic, place.partition, records);
+            }
             News::Fatal(error) => return Err(Ended::Source(error)),
         }
         Ok(())
@@ -215,6 +218,10 @@ impl Driver {
 
     fn assigned(&mut self, places: &[Place]) {
         self.edges.exporter.rebalance(Rebalance::Assigned);
+        for place in places {
+            let exporter = &self.edges.exporter;
+            exporter.records_lost(&place.topic, place.partition, 0);
+        }
         for assignment in self.edges.source.assign(places) {
             self.tell(Input::Assigned {
                 partition: assignment.partition,

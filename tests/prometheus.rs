@@ -152,6 +152,7 @@ fn fill(served: &Served) {
     let exporter = &served.exporter;
     exporter.set_snapshot(snapshot("events", &[0, 1]));
     exporter.lag(&"events".into(), 0, Some(3));
+    exporter.records_lost(&"events".into(), 0, 7);
     exporter.lag_seconds(Some(0.5));
     exporter.up(true);
     exporter.failed("timeout");

@@ -1,8 +1,8 @@
 //! Every metric family in one table: name, type, unit, labels, help, buckets (facts.md §5).
 //!
 //! Deliberately no values: cells live in `cell`, and what moves them in `own` and in the core's
-//! samples. Cost and unpriced calls, latency quantiles and retention losses have no source yet;
-//! each is a row to add here.
+//! samples. Cost, unpriced calls and latency quantiles have no source yet; each is a row to add
+//! here.
 
 use super::cell::Bounds;
 use crate::core::sample::Family;
@@ -44,6 +44,7 @@ pub enum Own {
     InvocationsOpen,
     RecordsRead,
     Lag,
+    RetentionLost,
     LagSeconds,
     Records,
     DeadLetters,
@@ -281,6 +282,13 @@ pub static FAMILIES: &[Entry] = &[
         Kind::Gauge,
         "records",
         "Records in the log that are not read yet. No series while unknown.",
+    ),
+    row(
+        Source::Own(Own::RetentionLost, PARTITION),
+        "tachograph_retention_lost_records_total",
+        Kind::Counter,
+        "records",
+        "Records that retention removed before they were read: their rows and counts are missing.",
     ),
     row(
         Source::Own(Own::LagSeconds, NONE),

@@ -139,6 +139,11 @@ impl Exporter {
         self.lock().health.lag(topic, partition, records);
     }
 
+    /// Retention removed records of a partition before they were read; 0 makes its series.
+    pub fn records_lost(&self, topic: &Name, partition: i32, records: u64) {
+        self.lock().health.records_lost(topic, partition, records);
+    }
+
     /// Age of the oldest unread record in the worst partition, in seconds; `None` while unknown.
     pub fn lag_seconds(&self, seconds: Option<f64>) {
         self.lock().health.lag_seconds(seconds);

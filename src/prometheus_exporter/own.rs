@@ -94,6 +94,7 @@ pub struct Health {
     limits_reached: BTreeMap<&'static str, u64>,
     lag_records: BTreeMap<(Name, i32), u64>,
     lag_seconds: Option<f64>,
+    records_lost: BTreeMap<(Name, i32), u64>,
     build: [Name; 2],
 }
 
@@ -111,6 +112,7 @@ impl Health {
             limits_reached: LIMITS.into_iter().map(|limit| (limit, 0)).collect(),
             lag_records: BTreeMap::new(),
             lag_seconds: None,
+            records_lost: BTreeMap::new(),
             build: [version.into(), revision.into()],
         }
     }
@@ -150,6 +152,14 @@ impl Health {
         };
     }
 
+    /// Kept when the partition goes: a loss must outlive the next rebalance.
+    pub fn records_lost(&mut self, topic: &Name, partition: i32, records: u64) {
+        *self
+            .records_lost
+            .entry((topic.clone(), partition))
+            .or_insert(0) += records;
+    }
+
     pub fn lag_seconds(&mut self, seconds: Option<f64>) {
         self.lag_seconds = seconds;
     }
@@ -185,6 +195,14 @@ impl Health {
                         vec![topic.clone(), partition.to_string().into()],
                         Cell::Gauge(*records as f64),
                     )
+                })
+                .collect()
+            }
+            Own::RetentionLost => {
+                let lost = self.records_lost.iter();
+                lost.map(|((topic, partition), records)| {
+                    let labels = vec![topic.clone(), partition.to_string().into()];
+                    (labels, Cell::Counter(*records))
                 })
                 .collect()
             }

@@ -98,8 +98,8 @@ impl Timelines {
             }
         }
         if has_closed && let Some(segment) = self.segments.get(&slot) {
-            // Without an open tool it may be due earlier. A release that came late would lie before `abandoned`, and a
-            // successor would take it for exported.
+            // Without an open tool it may be due earlier. A release that came late would lie before
+            // `abandoned`, and a successor would take it for exported.
             self.deadlines.insert((self.deadline(segment), slot));
         }
     }
