@@ -12,7 +12,7 @@ mkdir -p "$target/mutants" || exit 1
 # The copy shares the target folder, and with it the built dependencies; its version keeps the two packages apart.
 target=$(cd "$target" && pwd)
 copy=$target/mutants
-export CARGO_TARGET_DIR="$target" RUST_BACKTRACE=0
+export CARGO_TARGET_DIR="$target" CARGO_PROFILE_DEV_DEBUG=false RUST_BACKTRACE=0 SIM_STOP=1
 
 # Puts the tree back as it is; only files that differ are touched, so that cargo builds only those.
 restore() {
