@@ -198,6 +198,7 @@ pub const MIXES: [Mix; 12] = [
             Stalls,
             LongTools,
             AnyOrder,
+            Duplicates,
         ],
     },
     Mix {

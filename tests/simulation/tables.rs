@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use tachograph::core::fact::{Fact, Table};
+use tachograph::core::pipeline::Input;
 use tachograph::core::sample::{Family, Move, Sample};
 
 /// A series: its family and its label values.
@@ -164,5 +165,19 @@ impl fmt::Display for Tally {
             "{} partitions resumed after release",
             self.resumes_after_release
         )
+    }
+}
+
+/// An input in one line, the payload readable.
+pub fn told(input: &Input<'_>) -> String {
+    match input {
+        Input::Record { partition, record } => {
+            let text = record
+                .payload
+                .map_or("null".into(), String::from_utf8_lossy);
+            format!("record {}/{} {text}", partition.0, record.offset.0)
+        }
+        Input::Assigned { partition, log, .. } => format!("assigned {} {log:?}", partition.0),
+        other => format!("{other:?}"),
     }
 }

@@ -1,10 +1,9 @@
 //! The world around the pipelines: a log, a broker, processes, a sink, two clocks.
 //!
-//! Every part is as plain as it can be and still refuse what the real one refuses. All of it
-//! follows from one seed.
+//! Each part is as plain as can be and refuses what the real one refuses. All follows from one seed.
 
 use super::faults::{Dice, Fault, Faults, Mix, strikes};
-use super::tables::{Counters, Sink, Tally};
+use super::tables::{Counters, Sink, Tally, told};
 use super::workload::{self, EPOCH_MS, Log, PARTITIONS, Silence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -147,20 +146,6 @@ pub fn partition_id(partition: usize) -> PartitionId {
 
 pub fn offset(index: usize) -> Offset {
     Offset(i64::try_from(index).expect("short log"))
-}
-
-/// An input in one line, the payload readable.
-fn told(input: &Input<'_>) -> String {
-    match input {
-        Input::Record { partition, record } => {
-            let text = record
-                .payload
-                .map_or("null".into(), String::from_utf8_lossy);
-            format!("record {}/{} {text}", partition.0, record.offset.0)
-        }
-        Input::Assigned { partition, log, .. } => format!("assigned {} {log:?}", partition.0),
-        other => format!("{other:?}"),
-    }
 }
 
 impl World {
