@@ -7,7 +7,6 @@
 mod apply;
 pub mod branch;
 mod counting;
-mod digest;
 mod export;
 mod facts;
 mod guardrail;

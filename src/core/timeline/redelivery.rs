@@ -1,8 +1,8 @@
 //! How a record that came before is known again (rules.md §1).
 
-use super::digest::Digest;
 use super::stamp::Stamp;
 use crate::core::event::{EventKind, NativeEvent, RuntimeEvent};
+use ahash::AHasher;
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
@@ -35,7 +35,7 @@ impl Keys {
 }
 
 fn hash(parts: impl Hash) -> u64 {
-    let mut hasher = Digest::new();
+    let mut hasher = AHasher::default();
     parts.hash(&mut hasher);
     hasher.finish()
 }

@@ -1,8 +1,8 @@
 //! What a row must remember between exports: who spoke for it, and what it said last.
 
-use super::digest::Digest;
 use crate::core::Offset;
 use crate::core::fact::FactBody;
+use ahash::AHasher;
 use std::hash::{Hash, Hasher};
 
 /// Raised by a build whose rules give other answers for the same log (facts.md §8.4).
@@ -57,7 +57,7 @@ impl RowState {
     /// from evidence about something else (a verdict judged by what followed) counts the record at
     /// `cause` as evidence.
     pub fn export(&mut self, body: &FactBody, cause: Offset) -> Option<u64> {
-        let mut hasher = Digest::new();
+        let mut hasher = AHasher::default();
         body.hash(&mut hasher);
         let hash = hasher.finish();
         if self.exported == Some(hash) {
