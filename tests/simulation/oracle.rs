@@ -156,10 +156,10 @@ fn place(segments: &mut Vec<Segment>, record: Value, logged_ms: i64, silence: Si
     }
     let at_ms = record["at"].as_i64().unwrap_or(0) / 1_000_000;
     let is_old = logged_ms - at_ms > silence.max_ms;
-    let id = if run.is_empty() {
-        text(&record, "record_id").to_owned()
-    } else {
+    let id = if is_start && !run.is_empty() {
         run
+    } else {
+        text(&record, "record_id").to_owned()
     };
     let mut segment = Segment {
         who,

@@ -260,7 +260,7 @@ impl Writer<'_> {
         }
         for _ in 0..self.dice.range(1, 4) {
             self.wait(20, 400);
-            if self.faults.has(Fault::Stalls) && who.run.is_none() && self.dice.percent(8) {
+            if self.faults.has(Fault::Stalls) && self.dice.percent(8) {
                 self.wait(self.silence.max_ms + 100, self.silence.longest());
             }
             self.step(who);

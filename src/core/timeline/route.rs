@@ -183,8 +183,9 @@ fn is_pending(segment: &Segment, id: &str) -> bool {
 }
 
 impl Segment {
-    /// A segment that a record opens. Its id is the run id, else the id of that record, never an
-    /// offset.
+    /// A segment that a record opens. Its id is the run id where the run's start opens it, else
+    /// the id of that record, never an offset. Any other opener of a run may follow a stretch that
+    /// was released, whose rows bear the run's id already.
     pub(super) fn open(
         event: &RuntimeEvent<'_>,
         invocation: &str,
@@ -195,11 +196,11 @@ impl Segment {
             EventKind::Native(native) => native.id.as_deref(),
             _ => None,
         };
-        let id = event
-            .run_id
-            .as_deref()
-            .or(event.record_id.as_deref())
-            .or(native_id);
+        let run_id = match &event.kind {
+            EventKind::RunStart { .. } => event.run_id.as_deref(),
+            _ => None,
+        };
+        let id = run_id.or(event.record_id.as_deref()).or(native_id);
         let id = match id {
             Some(id) => names.id(id),
             None => Name::from(format!("at-{}", opener.stamp.at.0)),

@@ -200,6 +200,21 @@ fn a_pause_is_waiting_and_the_next_run_another_segment() {
 }
 
 #[test]
+fn a_run_that_goes_on_after_its_release_is_a_stretch_of_its_own() {
+    let log = "0s    i1 -    run.start run_id=a
+               1s    i1 desk model.end c1 in=100 out=10 run_id=a
+               +1h
+               3700s i1 desk model.end c2 in=7 out=1 run_id=a
+               3701s i1 -    run.end completed run_id=a";
+    check(
+        log,
+        "invocations",
+        "i1 incomplete 0..? wall=? calls=1 in=100 missing=0
+         i1 completed 3700000..3701000 wall=? calls=1 in=7 missing=0 #start_unseen",
+    );
+}
+
+#[test]
 fn silence_closes_what_never_ended() {
     check(
         "0s i1 -    run.start
