@@ -206,38 +206,60 @@ impl Segment {
             self.calls_by_id.insert(id, index);
             return index;
         }
-        if asks != Asks::Start {
-            let is_candidate = |call: &ModelCall| {
-                call.has_lifecycle
-                    && !call.is_answered_locally
-                    && call.call_id.is_none()
-                    && call.branch == place.branch
-                    && call.agent == place.agent
-                    && call
-                        .attempts
-                        .last()
-                        .is_some_and(|a| a.end.is_none() && a.error.is_none())
-            };
-            let open: Vec<usize> = (0..self.calls.len())
-                .filter(|i| is_candidate(&self.calls[*i]))
-                .collect();
-            if open.len() > 1 {
-                for index in &open {
-                    self.calls[*index].flags.insert(Flag::AmbiguousPairing);
-                    self.touch(Item::Call(*index));
-                }
-            }
-            if let Some(index) = open
-                .first()
-                .copied()
-                .or_else(|| self.unclaimed_native(usage, place))
-            {
-                return index;
-            }
+        if asks != Asks::Start
+            && let Some(index) = self.open_call(usage, place)
+        {
+            return index;
         }
         let order = self.calls.len();
         let key = format!("{}/{}/{}/{order}", self.id, place.branch, place.agent);
         self.new_call(Name::from(key), place, cx)
+    }
+
+    /// The call that a record without call id goes on with: the oldest open one of (branch, agent),
+    /// else one that only native events told of.
+    fn open_call(&mut self, usage: Option<&UsageReport>, place: &Place) -> Option<usize> {
+        let is_open = |call: &ModelCall| {
+            call.has_lifecycle
+                && !call.is_answered_locally
+                && call.call_id.is_none()
+                && call.branch == place.branch
+                && call.agent == place.agent
+                && call
+                    .attempts
+                    .last()
+                    .is_some_and(|a| a.end.is_none() && a.error.is_none())
+        };
+        // A tool's answer or a user's message since its response: the start was the first call's
+        // only, and hooks fired around the whole tool loop (rules.md §2, google/adk-java#1321).
+        let (covered, open): (Vec<usize>, Vec<usize>) = (0..self.calls.len())
+            .filter(|i| is_open(&self.calls[*i]))
+            .partition(|i| {
+                let side = self.calls[*i].native.as_ref();
+                side.is_some_and(|side| side.is_closed && side.non_partials > 0)
+            });
+        let suspects = [
+            (&open[..], Flag::AmbiguousPairing, 2),
+            (&covered[..], Flag::LifecycleIncomplete, 1),
+        ];
+        for (calls, flag, count_min) in suspects {
+            for index in calls.iter().filter(|_| calls.len() >= count_min) {
+                self.calls[*index].flags.insert(flag);
+                self.touch(Item::Call(*index));
+            }
+        }
+        let newest = || {
+            let mut of_place = self.native_calls.iter().rev();
+            let (.., index) = of_place
+                .find(|(branch, _, author, _)| *branch == place.branch && *author == place.agent)?;
+            let call = &self.calls[*index];
+            (!call.has_lifecycle && call.may_be_of(usage)).then_some(*index)
+        };
+        match (open.first(), covered.first()) {
+            (Some(index), _) => Some(*index),
+            (None, Some(first)) => newest().or(Some(*first)),
+            (None, None) => self.unclaimed_native(usage, place),
+        }
     }
 
     /// The oldest call of (branch, agent) that only native events told of; a source without branch

@@ -1,0 +1,243 @@
+//! A case's `events` as the lines that `tachograph replay` reads, and its `config` as a file
+//! (README, sections 2 and 4).
+
+use super::vocabulary::{CONFIG, STEPS};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const TOPIC: &str = "agent-events";
+
+/// One case file. Values of records stay text: numbers and duplicate keys survive.
+#[derive(Deserialize)]
+pub struct Case {
+    pub id: String,
+    pub needs: String,
+    #[serde(default)]
+    pub also: Vec<String>,
+    #[serde(default)]
+    pub config: Map<String, Value>,
+    pub events: Vec<Box<RawValue>>,
+    pub expect: Map<String, Value>,
+}
+
+/// One item of `events`, as far as a replay has it.
+#[derive(Deserialize)]
+struct Item<'e> {
+    #[serde(rename = "_step")]
+    step: Option<String>,
+    #[serde(rename = "_kafka")]
+    kafka: Option<Map<String, Value>>,
+    #[serde(borrow)]
+    value: Option<&'e RawValue>,
+    value_raw: Option<String>,
+    value_b64: Option<String>,
+}
+
+/// What a case gives a replay to read.
+pub struct Feed {
+    /// Each record as its topic, partition and value; the offset is given in the order of reading.
+    records: Vec<Record>,
+    /// Steps that stand among the records.
+    pub steps: BTreeSet<String>,
+    /// Dialects of records that this build does not read, by the names of events.md §1.
+    pub dialects: BTreeSet<&'static str>,
+}
+
+struct Record {
+    kafka: Map<String, Value>,
+    /// The rest of the line: `"value":…`.
+    value: String,
+}
+
+impl Feed {
+    /// # Errors
+    /// An unknown step, field or shape, named.
+    pub fn new(case: &Case) -> Result<Feed, String> {
+        let mut feed = Feed {
+            records: Vec::new(),
+            steps: BTreeSet::new(),
+            dialects: BTreeSet::new(),
+        };
+        for (i, raw) in case.events.iter().enumerate() {
+            feed.take(raw.get())
+                .map_err(|why| format!("events[{i}]: {why}"))?;
+        }
+        Ok(feed)
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    fn take(&mut self, text: &str) -> Result<(), String> {
+        let item: Item<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if let Some(step) = item.step {
+            vet_step(&step, text)?;
+            self.steps.insert(step);
+            return Ok(());
+        }
+        let Some(mut kafka) = item.kafka else {
+            let value: Value = serde_json::from_str(text).unwrap_or_default();
+            self.dialects.extend(unread(&value));
+            let key = ["session_id", "sessionId"]
+                .iter()
+                .find_map(|k| value[k].as_str());
+            let kafka = key.map(|key| ("key".to_owned(), json!(key)));
+            let value = format!("\"value\":{}", one_line(&filled(text)));
+            let kafka = kafka.into_iter().collect();
+            self.records.push(Record { kafka, value });
+            return Ok(());
+        };
+        if let Some(unknown) = kafka.keys().find(|key| !KAFKA.contains(&key.as_str())) {
+            return Err(format!("unknown coordinate _kafka.{unknown}"));
+        }
+        // Transactions are the broker's business: what reaches a consumer is committed.
+        kafka.remove("txn");
+        let value = match (item.value, item.value_raw, item.value_b64) {
+            (Some(value), None, None) => {
+                self.dialects.extend(unread(
+                    &serde_json::from_str(value.get()).unwrap_or_default(),
+                ));
+                format!("\"value\":{}", one_line(&filled(value.get())))
+            }
+            (None, Some(raw), None) => format!("\"value_raw\":{}", json!(filled(&raw))),
+            (None, None, Some(bytes)) => format!("\"value_b64\":{}", json!(bytes)),
+            // serde reads a null as an absent value.
+            (None, None, None) if text.contains("\"value\"") => "\"value\":null".to_owned(),
+            _ => return Err("neither value, value_raw nor value_b64".to_owned()),
+        };
+        self.records.push(Record { kafka, value });
+        Ok(())
+    }
+
+    /// The lines of the log where the records arrive in `order`.
+    pub fn lines(&self, order: &[usize]) -> String {
+        let mut next: BTreeMap<(String, i64), i64> = BTreeMap::new();
+        let mut lines = String::new();
+        for record in order.iter().map(|i| &self.records[*i]) {
+            let mut kafka = record.kafka.clone();
+            let topic = kafka
+                .get("topic")
+                .and_then(Value::as_str)
+                .unwrap_or(TOPIC)
+                .to_owned();
+            let partition = kafka.get("partition").and_then(Value::as_i64).unwrap_or(0);
+            let next = next.entry((topic.clone(), partition)).or_insert(0);
+            let told = kafka.get("offset").and_then(Value::as_i64);
+            // In another order than the log's, records take the offsets in the order they arrive.
+            let offset = told.filter(|_| order.is_sorted()).unwrap_or(*next);
+            *next = offset + 1;
+            kafka.insert("topic".to_owned(), json!(topic));
+            kafka.insert("partition".to_owned(), json!(partition));
+            kafka.insert("offset".to_owned(), json!(offset));
+            lines += &format!("{{\"_kafka\":{},{}}}\n", Value::Object(kafka), record.value);
+        }
+        lines
+    }
+}
+
+const KAFKA: &[&str] = &[
+    "topic",
+    "partition",
+    "offset",
+    "key",
+    "headers",
+    "timestamp",
+    "timestamp_type",
+    "txn",
+];
+
+/// Dialects that are recognised by events.md §1 and not read by this build.
+fn unread(value: &Value) -> Option<&'static str> {
+    let has = |key: &str| value.get(key).is_some();
+    if has("resourceSpans") || has("resourceLogs") {
+        Some("otlp_json")
+    } else if has("event_type") && has("invocation_id") {
+        Some("bigquery")
+    } else if has("type") && has("createdAt") {
+        Some("anima")
+    } else {
+        None
+    }
+}
+
+fn vet_step(step: &str, text: &str) -> Result<(), String> {
+    let Some((_, fields)) = STEPS.iter().find(|(name, _)| *name == step) else {
+        return Err(format!("unknown step {step}"));
+    };
+    let told: Map<String, Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let unknown = told
+        .keys()
+        .find(|key| *key != "_step" && !fields.contains(&key.as_str()));
+    match unknown {
+        Some(key) => Err(format!("step {step} has no field {key}")),
+        None => Ok(()),
+    }
+}
+
+/// White space between tokens of JSON may be line feeds; inside strings it cannot.
+fn one_line(json: &str) -> String {
+    json.replace(['\n', '\r'], " ")
+}
+
+/// `@@FILL:c*n@@` stands for n times c, `@@NEST:[*n@@` for n times `[`.
+pub fn filled(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("@@") {
+        out += &rest[..at];
+        let filling = rest[at + 2..].find("@@").and_then(|end| {
+            let (word, told) = rest[at + 2..at + 2 + end].split_once(':')?;
+            let (what, times) = told.rsplit_once('*')?;
+            let times: usize = times.parse().ok()?;
+            (word == "FILL" || word == "NEST").then(|| (what.repeat(times), at + 4 + end))
+        });
+        match filling {
+            Some((filling, end)) => {
+                out += &filling;
+                rest = &rest[end..];
+            }
+            None => {
+                out += "@@";
+                rest = &rest[at + 2..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// The case's settings as a configuration file.
+///
+/// # Errors
+/// A key that the README does not have, or a value of another type.
+pub fn config(settings: &Map<String, Value>) -> Result<String, String> {
+    let (mut topic, mut limits, mut labels) = (String::new(), String::new(), String::new());
+    for (key, value) in settings {
+        let number = || {
+            value
+                .as_u64()
+                .ok_or(format!("config.{key}: a count is wanted"))
+        };
+        match key.as_str() {
+            "producer" | "event_time_semantics" => topic += &format!("{key} = {value}\n"),
+            "invocation_idle_timeout_s" => {
+                limits += &format!("silence_max = \"{} s\"\n", number()?);
+            }
+            "max_plausible_tokens_per_call" => {
+                limits += &format!("plausible_tokens_max = {}\n", number()?);
+            }
+            "max_label_values" => labels += &format!("max_values = {}\n", number()?),
+            "known_models" => labels += &format!("known_models = {value}\n"),
+            // Money and days are the price book's and the views'.
+            "reporting_zones" | "prices_usd_per_million" => {}
+            _ => return Err(format!("unknown config key {key}")),
+        }
+        debug_assert!(CONFIG.contains(&key.as_str()));
+    }
+    Ok(format!(
+        "[kafka]\nbrokers = \"localhost:9092\"\n[[topic]]\nname = \"^.*\"\n{topic}\
+         [clickhouse]\nurl = \"http://localhost:8123\"\n[labels]\n{labels}[limits]\n{limits}"
+    ))
+}
