@@ -6,6 +6,8 @@
 
 #[path = "daemon/process.rs"]
 mod process;
+#[path = "daemon/questions.rs"]
+mod questions;
 mod support;
 
 use process::Daemon;

@@ -138,7 +138,7 @@ impl Recording {
     }
 
     /// How many records it has.
-    pub fn len(&self) -> usize {
+    pub fn record_count(&self) -> usize {
         self.records.len()
     }
 

@@ -4,8 +4,8 @@
 //! cluster, and ClickHouse the embedded engine. Nothing here decides anything about data.
 
 mod check;
-mod corpus;
-mod ledger;
+pub mod corpus;
+pub mod ledger;
 mod metrics;
 mod producer;
 mod summary;
@@ -292,7 +292,7 @@ fn banner(stage: &Stage<'_>, brokers: &str, log: &Path) -> String {
     let (user, url) = (stage.engine.user(), stage.engine.url());
     let password = stage.engine.password_file();
     let password = password.display();
-    let records: usize = stage.recordings.iter().map(Recording::len).sum();
+    let records: usize = stage.recordings.iter().map(Recording::record_count).sum();
     format!(
         "
 {count} captured runs of ADK Python ({records} records) go through Kafka into the daemon

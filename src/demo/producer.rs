@@ -157,7 +157,7 @@ fn send_pass(
     progress: &Progress,
 ) -> Result<(), KafkaError> {
     let started = Instant::now();
-    let mut unsent: Vec<usize> = recordings.iter().map(Recording::len).collect();
+    let mut unsent: Vec<usize> = recordings.iter().map(Recording::record_count).collect();
     let mut payloads: Vec<Vec<Vec<u8>>> = vec![Vec::new(); recordings.len()];
     for due in schedule(recordings, pass, play, wall_ns()) {
         while let Some(left) = due.at.checked_sub(started.elapsed()) {
@@ -265,7 +265,7 @@ mod tests {
         assert!(most > 3, "{most} at a time");
         for (number, recording) in recordings.iter().enumerate() {
             let own: Vec<&Due> = due.iter().filter(|due| due.recording == number).collect();
-            assert_eq!(own.len(), recording.len());
+            assert_eq!(own.len(), recording.record_count());
             assert!(
                 own.is_sorted_by_key(|due| due.record.after),
                 "{}",
@@ -288,7 +288,7 @@ mod tests {
         let progress = Progress::default();
         let recordings = recordings();
         play(&cluster.brokers(), &recordings, Play::Once, &progress).unwrap();
-        let records: usize = recordings.iter().map(Recording::len).sum();
+        let records: usize = recordings.iter().map(Recording::record_count).sum();
         assert_eq!(progress.sent(), records as u64);
         assert!(progress.is_done());
         assert!(progress.played().is_some());
