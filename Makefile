@@ -70,6 +70,14 @@ bench: tools engine kafka ## benchmarks against the real parts
 	$(call step,benchmarks)
 	@cargo bench --locked --features demo
 
+.PHONY: pictures
+pictures: tools engine ## draw the pictures of the README anew
+	@$(call need,python3,apt-get install -y python3 python3-venv)
+	$(call step,build)
+	@cargo build --locked --features demo
+	$(call step,pictures)
+	@dashboards/pictures/make.sh
+
 .PHONY: engine
 engine: ## fetch the embedded ClickHouse engine (178 MB, once)
 	$(call step,ClickHouse engine)
