@@ -4,14 +4,22 @@
 //! plugin would have sent. Every figure must equal `expected.json`; where a stream cannot tell, the fact must say
 //! unknown, and each such place stands in `exceptions.json` with its reason.
 
+mod calls;
 mod compare;
+mod runs;
+mod sets;
 mod stream;
+mod tools;
+mod truth;
+mod verdicts;
 
 use compare::Comparison;
 use serde_json::Value;
+use sets::{SETS, Set};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use tachograph::core::fact::Fact;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
@@ -20,6 +28,13 @@ fn folder() -> PathBuf {
 fn json(path: &PathBuf) -> Value {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The facts of one stream of one recording.
+fn facts(set: &Set, stream: &str, file: &str) -> Vec<Fact> {
+    let path = folder().join(set.name).join(stream).join(file);
+    let is_native = stream == "native";
+    stream::facts(&path, if is_native { set.runtime } else { "" })
 }
 
 /// (corpus, stream, file) → what differs → why it must.
@@ -48,49 +63,65 @@ fn exceptions() -> Exceptions {
     out
 }
 
-fn check(corpus: &str, stream: &str) {
-    let expected = json(&folder().join(corpus).join("expected.json"));
-    let listed = exceptions();
+/// What one stream of one set says that it must not, or no longer says although it is listed.
+fn check(set: &Set, stream: &str, figures_due: u32, listed: &mut Exceptions) -> Vec<String> {
+    let expected = json(&folder().join(set.name).join("expected.json"));
     let mut failures = Vec::new();
-    let (mut figures, mut exact) = (0, 0);
-    for (file, truth) in expected["files"].as_object().unwrap() {
-        let path = folder().join(corpus).join(stream).join(file);
-        let facts = stream::facts(&path, stream == "native");
-        let comparison = Comparison::of(truth, &facts, stream);
+    let (mut figures, mut exact, mut files) = (0, 0, 0);
+    for (file, truth) in truth::files(&expected) {
+        files += 1;
+        let comparison = Comparison::of(&truth, &facts(set, stream, &file), stream);
         figures += comparison.figures;
-        let key = (corpus.to_owned(), stream.to_owned(), file.clone());
-        let reasons = listed.get(&key).cloned().unwrap_or_default();
-        exact += u32::from(comparison.differences.is_empty());
+        let key = (set.name.to_owned(), stream.to_owned(), file.clone());
+        let reasons = listed.remove(&key).unwrap_or_default();
+        exact += usize::from(comparison.differences.is_empty());
+        let place = format!("{}/{stream}/{file}", set.name);
         for difference in &comparison.differences {
             if !reasons.contains_key(difference) {
-                failures.push(format!("{stream}/{file}: {difference}"));
+                failures.push(format!("{place}: {difference}"));
             }
         }
-        for what in reasons
-            .keys()
-            .filter(|what| !comparison.differences.contains(what))
-        {
-            failures.push(format!("{stream}/{file}: no longer seen: {what}"));
+        for what in reasons.keys() {
+            if !comparison.differences.contains(what) {
+                failures.push(format!("{place}: no longer seen: {what}"));
+            }
         }
     }
-    assert!(figures > 500, "only {figures} figures compared");
-    println!("{corpus}/{stream}: {figures} figures, {exact} files equal in every one");
+    let place = format!("{}/{stream}", set.name);
+    println!(
+        "{place}: {figures} figures in {files} recordings, {exact} of them equal in every one"
+    );
+    if files != set.recordings {
+        failures.push(format!(
+            "{place}: {files} recordings, not {}",
+            set.recordings
+        ));
+    }
+    if figures != figures_due {
+        failures.push(format!(
+            "{place}: {figures} figures compared, not {figures_due}"
+        ));
+    }
+    failures
+}
+
+#[test]
+fn every_recording_tells_the_truth_or_unknown() {
+    let mut listed = exceptions();
+    let mut failures = Vec::new();
+    for set in SETS {
+        for (stream, figures) in set.figures {
+            failures.extend(check(set, stream, figures, &mut listed));
+        }
+    }
+    let unread = listed.keys();
+    failures.extend(unread.map(|key| format!("{key:?}: an exception of no recording")));
+    let count = failures.len();
     assert!(
         failures.is_empty(),
-        "{} differences:\n{}",
-        failures.len(),
+        "{count} differences:\n{}",
         failures.join("\n")
     );
-}
-
-#[test]
-fn lifecycle_records_of_adk_python_tell_the_truth() {
-    check("adk-python", "lifecycle");
-}
-
-#[test]
-fn native_events_of_adk_python_tell_the_truth_or_unknown() {
-    check("adk-python", "native");
 }
 
 /// What `tachograph replay --output facts` prints of every recording: a behaviour change is a diff to be read.
@@ -102,20 +133,20 @@ fn the_facts_of_every_recording_are_as_reviewed() {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.set_snapshot_path(folder().join("snapshots"));
-    let corpus = "adk-python";
-    for stream in ["lifecycle", "native"] {
-        let mut files: Vec<PathBuf> = fs::read_dir(folder().join(corpus).join(stream))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
-        files.sort();
-        assert_eq!(files.len(), 47);
-        for file in files {
-            let facts = stream::facts(&file, stream == "native");
-            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
-            settings.bind(|| {
-                insta::assert_snapshot!(format!("{corpus}__{stream}__{name}"), facts_text(&facts));
-            });
+    for set in SETS {
+        for (stream, _) in set.figures {
+            let mut files: Vec<PathBuf> = fs::read_dir(folder().join(set.name).join(stream))
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .collect();
+            files.sort();
+            assert_eq!(files.len(), set.recordings, "{}/{stream}", set.name);
+            for file in files {
+                let name = file.file_stem().unwrap().to_str().unwrap();
+                let facts = facts(set, stream, &format!("{name}.ndjson"));
+                let snapshot = format!("{}__{stream}__{name}", set.name);
+                settings.bind(|| insta::assert_snapshot!(snapshot, facts_text(&facts)));
+            }
         }
     }
 }

@@ -37,8 +37,9 @@ pub fn limits() -> Limits {
     }
 }
 
-/// The facts of a file as they stand at its end: nothing is released.
-pub fn facts(path: &Path, is_native: bool) -> Vec<Fact> {
+/// The facts of a file as they stand at its end: nothing is released. `producer`: what the topic's configuration says of
+/// its native events; empty where records say it themselves.
+pub fn facts(path: &Path, producer: &str) -> Vec<Fact> {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let settings = Settings {
         limits: limits(),
@@ -47,7 +48,6 @@ pub fn facts(path: &Path, is_native: bool) -> Vec<Fact> {
     };
     let mut pipeline = Pipeline::new(settings);
     let partition = PartitionId(0);
-    let producer = if is_native { "adk-python" } else { "" };
     let defaults = TopicDefaults {
         producer: Name0(Arc::from(producer)),
         ..TopicDefaults::default()

@@ -24,6 +24,10 @@ pub(super) struct Response {
     pub(super) has_usage_object: bool,
     has_usage: bool,
     is_partial: bool,
+    /// Content-less, and completes the turn: what follows is another call (rules.md §2). A partial
+    /// never does: ADK Go says `turnComplete` on the last partial, and the final is still to come
+    /// (runtimes.md §2).
+    ends_turn: bool,
 }
 
 impl Response {
@@ -32,12 +36,15 @@ impl Response {
             .function_calls
             .iter()
             .any(|call| !is_synthetic(&call.name));
+        let has_content = native.content.is_some() || asks_for_tools;
+        let is_partial = native.partial == Some(true);
         Response {
-            has_content: native.content.is_some() || asks_for_tools,
+            has_content,
             asks_for_tools,
             has_usage_object: native.usage.is_some(),
             has_usage: native.usage.as_ref().is_some_and(|usage| !usage.is_empty()),
-            is_partial: native.partial == Some(true),
+            is_partial,
+            ends_turn: native.turn_complete == Some(true) && !has_content && !is_partial,
         }
     }
 
@@ -148,7 +155,7 @@ impl Segment {
             || code.is_some()
             || response.is_report(native);
         if !says_something {
-            if native.turn_complete == Some(true) {
+            if response.ends_turn {
                 self.end_turn(place);
             }
             return;
@@ -521,8 +528,7 @@ fn note_side(side: &mut NativeSide, native: &NativeEvent<'_>, response: &Respons
             side.content_hash = native.content_hash;
         }
     }
-    let ends_turn = native.turn_complete == Some(true);
-    if ends_turn && !response.has_content {
+    if response.ends_turn {
         side.is_closed = true;
         side.is_turn_over = true;
     }

@@ -3,23 +3,27 @@
 
     native.py RECORDING... --out DIR    one NDJSON file of events for each recording
 
-An event is taken as the recorder's on_event hook saw it, in the order of the recording. Standard library only.
+An event is taken as the recorder's on_event hook saw it, in the order of the recording; where no hook sees events (live
+runs of ADK Java), as the caller received it. Standard library only.
 """
 import argparse
+import collections
 import json
 import pathlib
 import sys
 
 
 def events(path):
+    by_source = collections.defaultdict(list)
     with open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
             except ValueError as error:
                 raise SystemExit(f"{path}:{number}: {error}")
-            if row.get("src") == "plugin" and row.get("plugin") == "recorder" and "event" in row:
-                yield row["event"]
+            if "event" in row:
+                by_source[row["src"] + row.get("plugin", "")].append(row["event"])
+    return by_source["pluginrecorder"] or by_source["consumer"]
 
 
 def main():

@@ -1,0 +1,27 @@
+//! The sets of recordings: one line each, and nothing else in these tests names a runtime.
+
+/// Recordings of one version of one runtime.
+pub struct Set {
+    /// The folder below `tests/corpus`, and `corpus` in `exceptions.json`.
+    pub name: &'static str,
+    /// What the configuration of a topic would call the producer of the native events.
+    pub runtime: &'static str,
+    pub recordings: usize,
+    /// Figures compared in each stream: a change is a change of what these tests see.
+    pub figures: [(&'static str, u32); 2],
+}
+
+pub const SETS: &[Set] = &[
+    Set {
+        name: "adk-python",
+        runtime: "adk-python",
+        recordings: 47,
+        figures: [("lifecycle", 1_853), ("native", 1_578)],
+    },
+    Set {
+        name: "adk-go",
+        runtime: "adk-go",
+        recordings: 50,
+        figures: [("lifecycle", 1_833), ("native", 1_475)],
+    },
+];
