@@ -25,5 +25,6 @@ while read -r folder path; do
     esac
 done <<'SETS'
 adk-go              adk-go
+adk-java            adk-java
 adk-python          adk-python
 SETS

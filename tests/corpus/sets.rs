@@ -24,4 +24,10 @@ pub const SETS: &[Set] = &[
         recordings: 50,
         figures: [("lifecycle", 1_833), ("native", 1_475)],
     },
+    Set {
+        name: "adk-java",
+        runtime: "adk-java",
+        recordings: 60,
+        figures: [("lifecycle", 2_355), ("native", 1_901)],
+    },
 ];

@@ -19,7 +19,8 @@ impl Comparison {
             let found = pool.iter().position(|want| {
                 self.is_of(fact, &want["invocation"]) && is_verdict(verdict, want)
             });
-            self.holds(found.is_some(), || {
+            let is_true = found.is_some() || is_request(verdict, &truth["tool_calls"]);
+            self.holds(is_true, || {
                 let (stage, word) = (verdict.stage, verdict.decision);
                 format!("a verdict that never was: {stage:?} {word:?}")
             });
@@ -81,6 +82,19 @@ fn is_provider(want: &Value) -> bool {
         want["decider"].as_str(),
         Some("provider" | "model_provider")
     )
+}
+
+/// A request to a person, or the person's answer, of which some truths speak as of a tool call only.
+fn is_request(told: &GuardrailFact, tools: &Value) -> bool {
+    let is_asked = |tool: &Value| {
+        tool["outcome"] == "confirmation_requested"
+            && tool["function_call_id"].as_str() == told.target_call_id.as_deref()
+    };
+    let is_word = matches!(
+        told.decision,
+        Some(DecisionWord::Escalate | DecisionWord::Allow)
+    );
+    is_word && told.stage == Stage::ToolInput && tools.as_array().unwrap().iter().any(is_asked)
 }
 
 fn is_verdict(told: &GuardrailFact, want: &Value) -> bool {

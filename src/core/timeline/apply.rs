@@ -273,5 +273,13 @@ impl Segment {
 /// `code`, else `type`, of an error.
 pub fn code_of(error: &ErrorSaid<'_>, cx: &mut Context<'_>) -> Option<Name> {
     let code = error.code.as_deref().or(error.kind.as_deref());
-    cx.names.optional(code)
+    cx.names.optional(code.map(code_word))
+}
+
+/// A code as it is written, but for ADK Java's sentence (rules.md §6).
+pub fn code_word(code: &str) -> &str {
+    match code {
+        "Unknown error." => "UNKNOWN_ERROR",
+        code => code,
+    }
 }

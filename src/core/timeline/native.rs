@@ -1,7 +1,7 @@
 //! Native ADK events to evidence: which responses make one model call, which tool answers which
 //! call, what a guard let be seen (runtimes.md §18, rules.md §2).
 
-use super::apply::Place;
+use super::apply::{Place, code_word};
 use super::invocation::{Context, Item, Segment};
 use super::model_call::{ModelCall, NativeSide, is_provider_word, merge_usage};
 use super::stamp::{Stamp, earliest, latest};
@@ -306,7 +306,7 @@ impl Segment {
             call.finish_reason = Some(cx.names.name(reason));
         }
         if let Some(code) = native.error_code.as_deref() {
-            call.response_error = Some(cx.names.name(code));
+            call.response_error = Some(cx.names.name(code_word(code)));
         }
         if !response.is_partial
             && let Some(id) = native.id.as_deref()
