@@ -57,9 +57,25 @@ impl Comparison {
                 _ => format!("{count} calls of {agent} that never were"),
             });
         }
+        self.error_codes(truth, facts);
         for (class, want) in truth["tokens_billed"].as_object().unwrap() {
             if let Some(got) = sums.get(&**class).filter(|_| is_complete) {
                 self.equal(&format!("tokens {class}"), *got, want.as_u64().unwrap());
+            }
+        }
+    }
+
+    /// Codes of events, where the truth lists them: a call tells no other.
+    fn error_codes(&mut self, truth: &Value, facts: &[Fact]) {
+        let Some(known) = truth["error_codes"].as_array().filter(|_| self.is_native) else {
+            return;
+        };
+        for fact in facts {
+            if let FactBody::ModelCall(call) = &fact.body
+                && let Some(code) = call.error_code.as_deref()
+            {
+                let is_known = known.iter().any(|known| known == code);
+                self.holds(is_known, || format!("error code {code} that no event had"));
             }
         }
     }

@@ -2,7 +2,7 @@
 # Makes the streams that the tests read from the recordings:
 #   recordings/*.ndjson --tools/convert.py--> lifecycle/*.ndjson   what an emitter plugin would have sent
 #   recordings/*.ndjson --tools/native.py---> native/*.ndjson      the runtime's own events, alone
-# adk-go wrote its native events apart, as the runtime spells them: there native/ is as recorded.
+# adk-go and adk-ts wrote their native events apart, as the runtime spells them: there native/ is as recorded.
 # Deterministic: running it again changes nothing (`git diff --exit-code tests/corpus`).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -27,4 +27,6 @@ done <<'SETS'
 adk-go              adk-go
 adk-java            adk-java
 adk-python          adk-python
+adk-ts              adk-ts
+adk-ts-progressive  adk-ts/progressive
 SETS

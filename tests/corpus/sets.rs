@@ -30,4 +30,16 @@ pub const SETS: &[Set] = &[
         recordings: 60,
         figures: [("lifecycle", 2_355), ("native", 1_901)],
     },
+    Set {
+        name: "adk-ts",
+        runtime: "adk-ts",
+        recordings: 26,
+        figures: [("lifecycle", 583), ("native", 565)],
+    },
+    Set {
+        name: "adk-ts-progressive",
+        runtime: "adk-ts",
+        recordings: 4,
+        figures: [("lifecycle", 102), ("native", 102)],
+    },
 ];

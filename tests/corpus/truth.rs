@@ -63,6 +63,8 @@ fn of_functions(truth: &Value) -> Value {
         "tools_scripted": SCRIPTED,
         "branches": truth["branches"],
         "guardrail_verdicts": verdicts,
+        "verdicts_of_provider_only": true,
+        "error_codes": truth["error_codes"],
         "invocation_count": truth["invocation_ids"],
         "ends_by_hook": truth["hook_counts"].get("afterRun").is_some(),
     })

@@ -16,6 +16,9 @@ impl Comparison {
             let FactBody::GuardrailDecision(verdict) = &fact.body else {
                 continue;
             };
+            if truth["verdicts_of_provider_only"] == true && verdict.basis != Basis::Provider {
+                continue;
+            }
             let found = pool.iter().position(|want| {
                 self.is_of(fact, &want["invocation"]) && is_verdict(verdict, want)
             });
