@@ -27,6 +27,8 @@ done <<'SETS'
 adk-go              adk-go
 adk-java            adk-java
 adk-python          adk-python
+adk-python-1.34.0   adk-python/older/1.34.0
+adk-python-2.8.0    adk-python/older/2.8.0
 adk-ts              adk-ts
 adk-ts-progressive  adk-ts/progressive
 SETS

@@ -19,6 +19,18 @@ pub const SETS: &[Set] = &[
         figures: [("lifecycle", 1_853), ("native", 1_578)],
     },
     Set {
+        name: "adk-python-2.8.0",
+        runtime: "adk-python",
+        recordings: 9,
+        figures: [("lifecycle", 360), ("native", 302)],
+    },
+    Set {
+        name: "adk-python-1.34.0",
+        runtime: "adk-python",
+        recordings: 9,
+        figures: [("lifecycle", 360), ("native", 302)],
+    },
+    Set {
         name: "adk-go",
         runtime: "adk-go",
         recordings: 50,

@@ -28,7 +28,9 @@ impl Segment {
         let word = said
             .and_then(|said| said.verdict.as_deref())
             .unwrap_or("block");
-        let at_input = !response.has_usage_object && native.model_version.is_none();
+        let decision = decision_word(word);
+        let is_deny = decision == Some(DecisionWord::Deny);
+        let at_input = is_deny && !response.has_usage_object && native.model_version.is_none();
         let stage = if at_input {
             Stage::ModelInput
         } else {
@@ -46,7 +48,6 @@ impl Segment {
             self.verdicts[known].row.speak(cx.offset);
             return (at_input && self.verdicts[known].forbids()).then_some(known);
         }
-        let decision = decision_word(word);
         let mut verdict =
             self.inferred_verdict(stage, decision.unwrap_or(DecisionWord::Allow), place, cx);
         verdict.decision = decision;
