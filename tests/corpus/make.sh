@@ -25,6 +25,7 @@ while read -r folder path; do
     esac
 done <<'SETS'
 adk-go              adk-go
+adk-go-1.4.0        adk-go/older/1.4.0
 adk-java            adk-java
 adk-python          adk-python
 adk-python-1.34.0   adk-python/older/1.34.0

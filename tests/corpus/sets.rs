@@ -37,6 +37,12 @@ pub const SETS: &[Set] = &[
         figures: [("lifecycle", 1_833), ("native", 1_475)],
     },
     Set {
+        name: "adk-go-1.4.0",
+        runtime: "adk-go",
+        recordings: 22,
+        figures: [("lifecycle", 890), ("native", 716)],
+    },
+    Set {
         name: "adk-java",
         runtime: "adk-java",
         recordings: 60,
