@@ -38,8 +38,8 @@ pub fn limits() -> Limits {
 }
 
 /// The facts of a file as they stand at its end: nothing is released. `producer`: what the topic's configuration says of
-/// its native events; empty where records say it themselves.
-pub fn facts(path: &Path, producer: &str) -> Vec<Fact> {
+/// its native events; empty where records say it themselves. `are_arrivals`: whether it says that their times are arrivals.
+pub fn facts(path: &Path, producer: &str, are_arrivals: bool) -> Vec<Fact> {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let settings = Settings {
         limits: limits(),
@@ -50,6 +50,7 @@ pub fn facts(path: &Path, producer: &str) -> Vec<Fact> {
     let partition = PartitionId(0);
     let defaults = TopicDefaults {
         producer: Name0(Arc::from(producer)),
+        event_times_are_arrivals: are_arrivals,
         ..TopicDefaults::default()
     };
     let source = LogSource {

@@ -82,7 +82,10 @@ impl Comparison {
                 format!("{name}: executed {executed}, told as {said}")
             });
         }
-        if self.is_native {
+        if self.is_arrival && call.duration.is_some() {
+            let planned = want["planned_ms"].as_f64();
+            self.near(&format!("{name}: duration"), call.duration, planned);
+        } else if self.is_native {
             self.equal(&format!("{name}: duration"), call.duration, None);
         } else if outcome.starts_with("pending") {
             // The time of a call that waits for a person is waiting (facts.md §4).

@@ -19,6 +19,16 @@ pub struct Place {
     pub at: Stamp,
 }
 
+impl Place {
+    /// The place of each of `count` tool calls or answers that share one event. Its time is one
+    /// call's, or none's (runtimes.md §1, fact 6): it orders them all, and gives no duration.
+    pub fn shared_by(&self, count: usize) -> Place {
+        let mut shared = self.clone();
+        shared.at.is_arrival &= count <= 1;
+        shared
+    }
+}
+
 impl Segment {
     /// Takes one event as evidence. Envelope fields are noted by [`Segment::note_envelope`] before.
     pub fn apply(&mut self, event: &RuntimeEvent<'_>, at: Stamp, cx: &mut Context<'_>) {

@@ -73,8 +73,9 @@ impl Segment {
         let goes_on = !is_user && response.has_content && !response.is_partial;
         self.touch_branch(&place.branch.clone(), place.at, cx.offset, goes_on, cx);
         self.touch(Item::Invocation);
+        let shared = place.shared_by(native.function_responses.len());
         for answer in &native.function_responses {
-            self.native_answer(answer, is_user, place, cx);
+            self.native_answer(answer, is_user, &shared, cx);
         }
         self.native_signs(native, place, cx);
         if is_user {
@@ -92,12 +93,13 @@ impl Segment {
             self.native_response(native, &response, event, place, cx);
         }
         if !response.is_partial {
+            let shared = place.shared_by(native.function_calls.len());
             for call in native
                 .function_calls
                 .iter()
                 .filter(|call| !is_synthetic(&call.name))
             {
-                self.native_call(call, native, place, cx);
+                self.native_call(call, native, &shared, cx);
             }
         }
         self.native_transfer(native, place, cx);
