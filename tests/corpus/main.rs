@@ -7,10 +7,12 @@
 
 mod calls;
 mod compare;
+mod lines;
 mod runs;
 mod sets;
 mod stream;
 mod tools;
+mod traps;
 mod truth;
 mod verdicts;
 
