@@ -1,5 +1,6 @@
 //! One stream of a recording through the core, as one partition.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -71,10 +72,12 @@ pub fn facts(path: &Path, producer: &str, are_arrivals: bool) -> Vec<Fact> {
         now,
     );
     let mut rows: BTreeMap<(Table, String, Vec<String>), Fact> = BTreeMap::new();
+    let mut logged_at = 0;
     for (number, line) in lines.iter().enumerate() {
+        logged_at = told_at(line).max(logged_at);
         let record = Record {
             offset: Offset(number as i64),
-            logged_at: LogTime(1_796_100_000_000 + number as i64),
+            logged_at: LogTime(logged_at),
             key: None,
             headers: &[],
             payload: Some(line.as_bytes()),
@@ -104,6 +107,22 @@ pub fn facts(path: &Path, producer: &str, are_arrivals: bool) -> Vec<Fact> {
         .into_iter()
         .for_each(|fact| keep(&mut rows, fact));
     rows.into_values().collect()
+}
+
+/// When a line says that it happened, ms since 1970: the broker had it then, or later.
+fn told_at(line: &str) -> i64 {
+    let line: Value = serde_json::from_str(line).unwrap();
+    let keys = ["at", "timestamp", "Timestamp"];
+    let told = keys.iter().find_map(|key| line.get(key)).unwrap();
+    match told {
+        Value::String(text) => text.parse::<jiff::Timestamp>().unwrap().as_millisecond(),
+        // Nanoseconds of a lifecycle record, milliseconds, or seconds and a fraction.
+        told => match told.as_f64().unwrap() {
+            seconds if seconds < 1e11 => (seconds * 1e3) as i64,
+            millis if millis < 1e14 => millis as i64,
+            nanos => (nanos / 1e6) as i64,
+        },
+    }
 }
 
 fn keep(rows: &mut BTreeMap<(Table, String, Vec<String>), Fact>, fact: Fact) {
