@@ -305,6 +305,12 @@ impl ModelCall {
                 .is_some_and(|n| n.partials + n.non_partials > 0)
     }
 
+    /// True where the newest attempt failed and no hook answered in its place.
+    pub fn has_failed(&self) -> bool {
+        let last = self.attempts.last();
+        last.is_some_and(|a| a.error.is_some() && a.end.is_none()) && !self.recovered
+    }
+
     /// True where every record of the call so far is a start.
     pub fn is_only_start(&self) -> bool {
         !self.has_response() && self.attempts.iter().all(|a| a.error.is_none())

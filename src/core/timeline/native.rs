@@ -5,7 +5,7 @@ use super::apply::{Place, code_word};
 use super::invocation::{Context, Item, Segment};
 use super::model_call::{ModelCall, NativeSide, is_provider_word, merge_usage};
 use super::stamp::{Stamp, earliest, latest};
-use super::tool_call::Answer;
+use super::tool_call::{Answer, ToolCall};
 use crate::core::Name;
 use crate::core::event::{
     AgentStatus, FunctionCall, FunctionResponse, NativeEvent, RuntimeEvent, ServedBy, ToolOutcome,
@@ -223,20 +223,26 @@ impl Segment {
         let is_exception = code.is_some_and(|code| !is_provider_word(code))
             && !response.has_content
             && !response.has_usage;
-        let same = |call: &ModelCall| call.branch == place.branch && call.agent == place.agent;
         let waits = |call: &ModelCall| {
             let side_is_free = call
                 .native
                 .as_ref()
                 .is_none_or(|side| !side.is_closed && side.non_partials == 0);
-            same(call)
+            call.branch == place.branch
+                && call.agent == place.agent
                 && call.has_lifecycle
                 && !call.is_answered_locally
                 && side_is_free
                 && call.may_be_of(native.usage.as_ref())
                 && !matches!(call.served_by, Some(ServedBy::None | ServedBy::Unknown))
         };
-        if !is_exception && let Some(index) = self.calls.iter().position(waits) {
+        // What failed for good answers no more; only its chunks may still be on their way.
+        let may_answer = |call: &ModelCall| waits(call) && !call.has_failed();
+        let waiting = self.calls.iter().position(may_answer).or_else(|| {
+            let late_chunk = self.calls.iter().position(waits);
+            late_chunk.filter(|_| response.is_partial)
+        });
+        if !is_exception && let Some(index) = waiting {
             return Some(index);
         }
         let known = self.native_calls.iter().find(|(branch, path, author, _)| {
@@ -418,10 +424,12 @@ impl Segment {
         self.something_started();
         let tool = cx.names.name(&call.name);
         let known = call.id.as_deref().and_then(|id| self.newest(id));
-        let open = known.filter(|index| {
+        let is_unseen = |tool: &ToolCall| tool.asked.is_none();
+        let told = call.id.as_deref().and_then(|id| self.told(id, is_unseen));
+        let open = told.or(known.filter(|index| {
             let known = &self.tools[*index];
             !known.is_answered() || known.asked.is_none() && known.execution == 1
-        });
+        }));
         let index = match open {
             Some(index) => index,
             None => self.new_tool(call.id.as_deref(), None, tool.clone(), place, cx),
@@ -445,7 +453,8 @@ impl Segment {
         self.note_tool(index, place, cx);
     }
 
-    /// A function response: the answer of the newest unanswered call of its id (rules.md §7).
+    /// A function response: what records told already, the oldest execution first; else the answer
+    /// of the newest unanswered call of its id (rules.md §7).
     fn native_answer(
         &mut self,
         answer: &FunctionResponse<'_>,
@@ -459,10 +468,14 @@ impl Segment {
         }
         let tool = cx.names.name(&answer.name);
         let known = match answer.id.as_deref() {
-            Some(id) => self.newest(id).filter(|index| {
-                let call = &self.tools[*index];
-                call.answer.is_none() || call.is_pending()
-            }),
+            Some(id) => {
+                let is_unseen = |tool: &ToolCall| tool.end.is_some() && tool.answer.is_none();
+                let open = self.newest(id).filter(|index| {
+                    let call = &self.tools[*index];
+                    call.answer.is_none() || call.is_pending()
+                });
+                self.told(id, is_unseen).or(open)
+            }
             None => self.oldest_open(&tool, place, cx),
         };
         let index = match known {

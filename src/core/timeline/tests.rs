@@ -397,3 +397,18 @@ fn an_answer_before_silence_is_an_inferred_completion() {
         "i1 completed_inferred 0..1000 wall=? calls=1 in=9 missing=0",
     );
 }
+
+#[test]
+fn an_answer_is_not_of_the_call_that_failed_before() {
+    let log = "0ms  i1 desk model.start c1 model=m
+               10ms i1 desk model.error c1 code=503
+               20ms i1 desk model.start c2 model=m
+               30ms i1 desk model.end   c2 in=9 out=2
+               31ms i1 desk event author=desk text=hello";
+    check(
+        log,
+        "model_calls",
+        "i1 /desk c1 error by=model first=? done=10 in=? out=? missing
+         i1 /desk c2 ok by=model first=? done=10 in=9 out=2",
+    );
+}

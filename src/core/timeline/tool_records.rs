@@ -112,6 +112,16 @@ impl Segment {
             .and_then(|of_id| of_id.last().copied())
     }
 
+    /// The oldest execution of a call id that records tell of and that fits: an event about it is
+    /// another source of the same execution.
+    pub(super) fn told(&self, id: &str, fits: impl Fn(&ToolCall) -> bool) -> Option<usize> {
+        let of_id = self.tools_by_id.get(id)?;
+        of_id.iter().copied().find(|index| {
+            let call = &self.tools[*index];
+            (call.start.is_some() || call.end.is_some()) && fits(call)
+        })
+    }
+
     /// Calls without ids pair by (agent, tool) in order; more than one open is flagged (rules.md
     /// §7).
     pub(super) fn oldest_open(
