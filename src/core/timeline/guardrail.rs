@@ -23,6 +23,17 @@ pub enum Target {
     Passive,
 }
 
+/// Which native event showed a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// None did: records or the provider told it.
+    No,
+    /// The answer of no known call: a local one, or the call that it is about to open.
+    Alone,
+    /// An answer of the model call at this index; more events of that call repeat it.
+    With(usize),
+}
+
 /// One verdict of one guard.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -52,6 +63,9 @@ pub struct Verdict {
     pub duration: Option<Nanos>,
     pub basis: Basis,
     pub target: Target,
+    pub shown: Shown,
+    /// A `guardrail.decision` declared it.
+    pub is_recorded: bool,
     pub content_already_delivered: Option<bool>,
     pub flags: Flags,
     /// What the row said last.
@@ -61,6 +75,45 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// True where two sources may speak of one verdict: what only one of them knows decides
+    /// nothing.
+    pub fn is_echoed_by(&self, other: &Verdict) -> bool {
+        let fits = |a: &Option<Name>, b: &Option<Name>| a.is_none() || b.is_none() || a == b;
+        self.stage == other.stage
+            && self.decision == other.decision
+            && self.branch == other.branch
+            && self.agent == other.agent
+            && fits(&self.actor_name, &other.actor_name)
+            && fits(&self.policy, &other.policy)
+    }
+
+    /// Takes from another source's word what this one did not say. What identifies the row stays.
+    pub fn complete_from(&mut self, other: Verdict) {
+        fn fill<T>(known: &mut Option<T>, told: Option<T>) {
+            if known.is_none() {
+                *known = told;
+            }
+        }
+        fill(&mut self.decision_native, other.decision_native);
+        fill(&mut self.action, other.action);
+        fill(&mut self.mode, other.mode);
+        fill(&mut self.outcome, other.outcome);
+        fill(&mut self.policy, other.policy);
+        fill(&mut self.policy_version, other.policy_version);
+        fill(&mut self.rule, other.rule);
+        fill(&mut self.reason_code, other.reason_code);
+        fill(&mut self.reason, other.reason);
+        fill(&mut self.duration, other.duration);
+        if self.findings.is_empty() {
+            self.findings = other.findings;
+        }
+        if self.entity_types.is_empty() {
+            self.entity_types = other.entity_types;
+        }
+        self.basis = self.basis.min(other.basis);
+        self.is_recorded |= other.is_recorded;
+    }
+
     /// True where a deny is meant to be enforced at all (rules.md §8).
     pub fn forbids(&self) -> bool {
         self.decision == Some(DecisionWord::Deny)

@@ -2,7 +2,7 @@
 //! guard.
 
 use super::apply::Place;
-use super::guardrail::{Target, Verdict};
+use super::guardrail::{Shown, Target, Verdict};
 use super::invocation::{Context, Item, Proof, Segment};
 use super::row::{RowState, push_tight};
 use super::tool_call::ToolCall;
@@ -48,9 +48,18 @@ impl Segment {
         if said.is_unmapped {
             verdict.flags.insert(Flag::UnmappedDecision);
         }
-        verdict.target = self.target_of(&verdict);
-        self.effects_of(&verdict, place);
-        self.push_verdict(verdict);
+        verdict.is_recorded = true;
+        let shown = self.verdicts.iter().position(|known| {
+            known.shown != Shown::No && !known.is_recorded && known.is_echoed_by(&verdict)
+        });
+        match shown {
+            Some(known) => {
+                self.verdicts[known].row.speak(cx.offset);
+                self.verdicts[known].complete_from(verdict);
+                self.touch(Item::Verdict(known));
+            }
+            None => self.take_verdict(verdict, place),
+        }
     }
 
     /// A provider refused the prompt or withheld the answer: one verdict per call.
@@ -162,6 +171,8 @@ impl Segment {
             duration: None,
             basis,
             target: Target::Passive,
+            shown: Shown::No,
+            is_recorded: false,
             content_already_delivered: None,
             flags: Flags::default(),
             enforced_last: None,

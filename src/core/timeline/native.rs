@@ -196,6 +196,7 @@ impl Segment {
                 index
             }
         };
+        self.verdicts_shown_with(index, cx);
         self.join_response(index, native, response, event, place, cx);
     }
 
@@ -213,7 +214,7 @@ impl Segment {
     }
 
     /// The call a response joins (rules 2, 3 and 5 of runtimes.md §18), if any.
-    fn call_of_response(
+    pub(super) fn call_of_response(
         &self,
         native: &NativeEvent<'_>,
         response: &Response,

@@ -2,7 +2,8 @@
 //! given.
 
 use super::apply::Place;
-use super::invocation::{Context, Segment};
+use super::guardrail::Shown;
+use super::invocation::{Context, Item, Segment};
 use super::native::{Response, is_synthetic};
 use crate::core::Name;
 use crate::core::dialect::guard::decision_word;
@@ -36,18 +37,8 @@ impl Segment {
         } else {
             Stage::ModelOutput
         };
-        let actor = said
-            .and_then(|said| said.decider.as_deref())
-            .unwrap_or("model_armor");
-        let known = self.verdicts.iter().rposition(|verdict| {
-            verdict.actor_name.as_deref() == Some(actor)
-                && verdict.stage == stage
-                && verdict.basis == Basis::Declared
-        });
-        if let Some(known) = known {
-            self.verdicts[known].row.speak(cx.offset);
-            return (at_input && self.verdicts[known].forbids()).then_some(known);
-        }
+        let decider = said.and_then(|said| said.decider.as_deref());
+        let armor = said.is_none().then_some("model_armor");
         let mut verdict =
             self.inferred_verdict(stage, decision.unwrap_or(DecisionWord::Allow), place, cx);
         verdict.decision = decision;
@@ -58,16 +49,40 @@ impl Segment {
             verdict.flags.insert(Flag::UnmappedDecision);
         }
         verdict.actor_type = Some(cx.names.name("hook"));
-        verdict.actor_name = Some(cx.names.name(actor));
+        verdict.actor_name = cx.names.optional(decider.or(armor));
         verdict.policy = cx
             .names
             .optional(said.and_then(|said| said.policy.as_deref()));
         verdict.target_kind = Some(cx.names.name("model"));
+        let call = self.call_of_response(native, response, place);
+        verdict.shown = call.map_or(Shown::Alone, Shown::With);
+        let known = self.verdicts.iter().position(|known| {
+            let is_repeated = call.is_some() && known.shown == verdict.shown;
+            (known.shown == Shown::No && known.is_recorded || is_repeated)
+                && known.is_echoed_by(&verdict)
+        });
+        if let Some(known) = known {
+            let shown = verdict.shown;
+            self.verdicts[known].row.speak(cx.offset);
+            self.verdicts[known].complete_from(verdict);
+            self.verdicts[known].shown = shown;
+            self.touch(Item::Verdict(known));
+            return (at_input && self.verdicts[known].forbids()).then_some(known);
+        }
         let forbids = verdict.forbids();
         self.take_verdict(verdict, place);
         let index = self.verdicts.len() - 1;
         self.proofs.retain(|proof| proof.verdict != Some(index));
         (at_input && forbids).then_some(index)
+    }
+
+    /// The call that an answer opened has a number now: further events of it repeat its verdict.
+    pub(super) fn verdicts_shown_with(&mut self, call: usize, cx: &Context<'_>) {
+        for verdict in &mut self.verdicts {
+            if verdict.shown == Shown::Alone && verdict.row.last == cx.offset {
+                verdict.shown = Shown::With(call);
+            }
+        }
     }
 
     /// A person answered a request that ADK made up: yes or no to a confirmation.

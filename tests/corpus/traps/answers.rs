@@ -112,7 +112,7 @@ fn an_answer_before_the_model_is_no_call() {
         "adk-ts/native/model_short_circuit",
         "no call
          answer 1 support by=hook replayed=?
-         verdict 1 model_input deny declared actor=model_armor enforced=true",
+         verdict 1 model_input deny declared enforced=true",
     );
     tells(
         "adk-ts/native/run_short_circuit",
