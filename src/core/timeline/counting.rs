@@ -138,6 +138,9 @@ impl CountedCall {
             out.push(correction(app, "unmetered", 1));
         }
         if fact.served_by != ServedBy::Model {
+            if self.tokens_now.iter().any(|tokens| *tokens > 0) {
+                self.count_tokens(app, tenant, &series, &TokenUsage::default(), out);
+            }
             return;
         }
         if fact.usage.is_countable() {

@@ -3,9 +3,7 @@
 use super::counting::{self, sample, word};
 use super::facts::View;
 use super::invocation::{Item, Segment};
-use super::model_call::ModelCall;
 use super::row::RowState;
-use crate::core::event::ServedBy;
 use crate::core::fact::{
     AnomalyKind, Fact, FactBody, GuardrailFact, InvocationFact, ModelCallFact, Status,
 };
@@ -90,7 +88,7 @@ impl Segment {
         Some(match item {
             Item::Call(index) => {
                 let call = &self.calls[index];
-                if !(call.is_exportable() || over && is_row(call)) {
+                if !(call.is_exportable() || over && call.has_row()) {
                     return None;
                 }
                 let fact = self.call_fact(call, self.run_view(view.limits), view);
@@ -215,11 +213,6 @@ impl Segment {
         }
         out
     }
-}
-
-/// True where the call has a row of `model_calls` at all.
-fn is_row(call: &ModelCall) -> bool {
-    !call.is_answered_locally && call.served_by != Some(ServedBy::None)
 }
 
 impl Segment {

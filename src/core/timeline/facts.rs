@@ -59,7 +59,7 @@ impl Segment {
         self.calls
             .iter()
             .enumerate()
-            .filter(|(_, call)| !call.is_answered_locally && call.served_by != Some(ServedBy::None))
+            .filter(|(_, call)| call.has_row())
             .map(|(index, call)| (index, self.call_fact(call, run, view)))
             .collect()
     }
@@ -71,7 +71,10 @@ impl Segment {
         view: View<'_>,
     ) -> ModelCallFact {
         let runtime = self.runtime_name(&view.source.defaults);
-        let (usage, usage_flags) = call.usage(runtime, run);
+        let (usage, usage_flags) = match call.is_call() {
+            true => call.usage(runtime, run),
+            false => Default::default(),
+        };
         let (status, error_code) = call.status(run);
         let latencies = call.latencies(run);
         let (start, first, end) = call.instants();

@@ -331,15 +331,32 @@ impl ModelCall {
         let answered = self.attempts.last().is_some_and(|a| a.end.is_some())
             || self.native.as_ref().is_some_and(|n| n.non_partials > 0)
             || self.served_by.is_some();
-        !self.is_answered_locally
-            && self.served_by != Some(ServedBy::None)
-            && (answered || self.is_settled)
+        self.has_row() && (answered || self.is_settled)
+    }
+
+    /// True where the call has a row of `model_calls`: not where a hook or a cache answered, or
+    /// nothing was sent. A row that was exported before that was known stays, as one of unknown
+    /// origin.
+    pub fn has_row(&self) -> bool {
+        self.is_call() || self.row.is_exported()
+    }
+
+    /// False where records told that no model was asked.
+    pub fn is_call(&self) -> bool {
+        !self.is_answered_locally && self.served_by != Some(ServedBy::None)
+    }
+
+    /// True where records told of a response; a native event alone may be a hook's.
+    pub fn has_told_response(&self) -> bool {
+        let told = |attempt: &Attempt| attempt.chunks > 0 || attempt.end.is_some();
+        self.attempts.iter().any(told)
     }
 
     /// Who answered: `model`, or `unknown` for a start that nothing followed in a run that ended
     /// well (rules.md §6).
     pub fn served_by(&self, run: RunView) -> ServedBy {
         match self.served_by {
+            _ if !self.is_call() => ServedBy::Unknown,
             Some(ServedBy::Unknown) => ServedBy::Unknown,
             None if self.is_only_start() && run.ended_well_without_gap => ServedBy::Unknown,
             None if self.is_unknown_answer() => ServedBy::Unknown,

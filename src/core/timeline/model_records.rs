@@ -91,7 +91,7 @@ impl Segment {
         let served_by = said.served_by.unwrap_or(ServedBy::Model);
         let call = &mut self.calls[index];
         call.has_lifecycle = true;
-        if matches!(served_by, ServedBy::Hook | ServedBy::Cache) && !call.has_response() {
+        if matches!(served_by, ServedBy::Hook | ServedBy::Cache) && !call.has_told_response() {
             self.note_call(index, event, place, cx);
             self.call_answered_locally(index, served_by, said.usage.as_ref(), place, cx);
             return;
@@ -451,14 +451,22 @@ impl Segment {
         row.call_id = call_id;
         row.requested_model = requested;
         row.served_by = served_by;
+        let seen = self.calls[index].native.as_ref();
+        let usage = usage.or(seen.and_then(|side| side.usage.as_ref()));
         if let Some(usage) = usage {
             row.usage = Some(usage.clone());
         }
+        let event_id = seen.and_then(|side| side.event_id.clone());
+        row.event_id = row.event_id.take().or(event_id);
         row.row.speak(cx.offset);
+        let is_seen = seen.is_some();
         self.touch(Item::Answer(answer));
         let verdicts = self.verdicts.len();
         for verdict in 0..verdicts {
             self.verdict_answered(verdict, index);
+        }
+        if is_seen {
+            return;
         }
         self.proofs.push(Proof {
             branch: place.branch.clone(),

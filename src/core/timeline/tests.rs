@@ -412,3 +412,17 @@ fn an_answer_is_not_of_the_call_that_failed_before() {
          i1 /desk c2 ok by=model first=? done=10 in=9 out=2",
     );
 }
+
+#[test]
+fn an_answer_from_a_cache_takes_back_the_call_that_its_event_was() {
+    let log = "0ms  i1 desk model.start c1 model=m
+               10ms i1 desk event author=desk text=hello
+               11ms i1 desk model.end c1 served_by=cache";
+    // The row went out before, so it stays, of unknown origin and without usage.
+    check(
+        log,
+        "model_calls",
+        "i1 /desk c1 ok by=unknown first=? done=? in=? out=? missing",
+    );
+    check(log, "local_answers", "i1 desk by=cache actor=? in=9 out=2");
+}
