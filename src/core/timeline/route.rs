@@ -64,6 +64,9 @@ impl Timelines {
                 return Route::Joins(*slot);
             }
         }
+        if let Some(slot) = self.late_for(event, candidates, stamp) {
+            return Route::Joins(slot);
+        }
         let Some(segment) = self.segments.get(&latest) else {
             return opens(None);
         };
@@ -76,6 +79,22 @@ impl Timelines {
         } else {
             Route::Joins(latest)
         }
+    }
+
+    /// The earlier segment that a record without a run is late for: one that ended no earlier than
+    /// the record was made.
+    fn late_for(&self, event: &RuntimeEvent<'_>, held: &[Slot], stamp: Stamp) -> Option<Slot> {
+        let (_, earlier) = held.split_last()?;
+        let is_late = |slot: &&Slot| {
+            let end = self.segments.get(slot).and_then(|s| s.end.as_ref());
+            end.is_some_and(|end| !end.at.is_before(stamp))
+        };
+        let may_be_late = event.run_id.is_none() && stamp.is_valid;
+        earlier
+            .iter()
+            .find(is_late)
+            .copied()
+            .filter(|_| may_be_late)
     }
 
     /// True where the record begins a further segment of an invocation whose newest is `segment`.

@@ -414,6 +414,22 @@ fn an_answer_is_not_of_the_call_that_failed_before() {
 }
 
 #[test]
+fn an_event_older_than_the_end_of_a_run_is_of_that_run() {
+    let log = "0ms  i1 -    run.start run_id=r1
+               10ms i1 desk model.start c1 model=m run_id=r1
+               20ms i1 desk model.end   c1 in=9 out=2 run_id=r1
+               30ms i1 -    run.end completed run_id=r1
+               40ms i1 -    run.start run_id=r2
+               25ms i1 desk event author=desk text=hello
+               50ms i1 -    run.end completed run_id=r2";
+    check(
+        log,
+        "model_calls",
+        "i1 /desk c1 ok by=model first=? done=10 in=9 out=2",
+    );
+}
+
+#[test]
 fn an_answer_from_a_cache_takes_back_the_call_that_its_event_was() {
     let log = "0ms  i1 desk model.start c1 model=m
                10ms i1 desk event author=desk text=hello
