@@ -25,7 +25,7 @@ impl Comparison {
             figures: 0,
             differences: Vec::new(),
             ids: ids.map(|ids| ids.iter().map(text).collect()),
-            is_native: stream != "lifecycle",
+            is_native: matches!(stream, "native" | "arrival"),
             is_arrival: stream == "arrival",
         };
         this.tool_calls(truth, facts);

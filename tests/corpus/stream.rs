@@ -2,8 +2,6 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tachograph::core::fact::{Fact, Table};
@@ -38,10 +36,9 @@ pub fn limits() -> Limits {
     }
 }
 
-/// The facts of a file as they stand at its end: nothing is released. `producer`: what the topic's configuration says of
+/// The facts of a log as they stand at its end: nothing is released. `producer`: what the topic's configuration says of
 /// its native events; empty where records say it themselves. `are_arrivals`: whether it says that their times are arrivals.
-pub fn facts(path: &Path, producer: &str, are_arrivals: bool) -> Vec<Fact> {
-    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+pub fn facts(text: &str, producer: &str, are_arrivals: bool) -> Vec<Fact> {
     let settings = Settings {
         limits: limits(),
         hash_key: 7,
@@ -92,12 +89,8 @@ pub fn facts(path: &Path, producer: &str, are_arrivals: bool) -> Vec<Fact> {
                 .into_iter()
                 .for_each(|fact| keep(&mut rows, fact)),
             Action::DeadLetter(letter) => {
-                panic!(
-                    "{}:{}: {}",
-                    path.display(),
-                    letter.at.offset.0,
-                    letter.reason.as_str()
-                )
+                let (at, reason) = (letter.at.offset.0, letter.reason.as_str());
+                panic!("{reason}: {}", lines[at as usize])
             }
             _ => {}
         }
