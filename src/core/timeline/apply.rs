@@ -182,7 +182,7 @@ impl Segment {
         let run = &mut self.agents[index];
         run.start = earliest(run.start, place.at);
         run.node_path = run.node_path.take().or_else(|| place.node_path.clone());
-        run.agent_kind = cx.names.optional(kind).or_else(|| run.agent_kind.take());
+        cx.names.note(&mut run.agent_kind, kind);
         self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
         self.touch(Item::Agent(index));
     }
@@ -211,10 +211,7 @@ impl Segment {
         let run = &mut self.agents[index];
         run.end = Some((place.at, status));
         run.last = place.at;
-        run.handoff_to = cx
-            .names
-            .optional(handoff_to)
-            .or_else(|| run.handoff_to.take());
+        cx.names.note(&mut run.handoff_to, handoff_to);
         self.settle_calls(Some((&place.branch.clone(), &place.agent.clone())));
         self.touch_branch(&place.branch.clone(), place.at, cx.offset, true, cx);
         self.touch(Item::Agent(index));

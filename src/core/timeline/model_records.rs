@@ -39,14 +39,9 @@ impl Segment {
         let call = &mut self.calls[index];
         call.start(said.attempt, place.at);
         call.requested_model = model.clone().or_else(|| call.requested_model.take());
-        call.provider = cx
-            .names
-            .optional(said.provider.as_deref())
-            .or(call.provider.take());
-        call.operation = cx
-            .names
-            .optional(said.operation.as_deref())
-            .or(call.operation.take());
+        cx.names.note(&mut call.provider, said.provider.as_deref());
+        cx.names
+            .note(&mut call.operation, said.operation.as_deref());
         call.streaming = said.streaming.or(call.streaming);
         self.note_call(index, event, place, cx);
         if self.calls[index].attempts.len() == RETRIES_MAX {
@@ -107,27 +102,15 @@ impl Segment {
             .usage
             .as_ref()
             .is_some_and(|usage| merge_usage(&mut attempt.usage, usage));
-        call.response_model = cx
-            .names
-            .optional(said.model.as_deref())
-            .or(call.response_model.take());
-        call.provider = cx
-            .names
-            .optional(said.provider.as_deref())
-            .or(call.provider.take());
-        call.operation = cx
-            .names
-            .optional(said.operation.as_deref())
-            .or(call.operation.take());
-        call.finish_reason = cx
-            .names
-            .optional(said.finish_reason.as_deref())
-            .or(call.finish_reason.take());
+        cx.names
+            .note(&mut call.response_model, said.model.as_deref());
+        cx.names.note(&mut call.provider, said.provider.as_deref());
+        cx.names
+            .note(&mut call.operation, said.operation.as_deref());
+        cx.names
+            .note(&mut call.finish_reason, said.finish_reason.as_deref());
         let tier = said.service_tier.as_deref().and_then(tier_word);
-        call.service_tier = cx
-            .names
-            .optional(tier.as_deref())
-            .or(call.service_tier.take());
+        cx.names.note(&mut call.service_tier, tier.as_deref());
         call.chunks_declared = said.chunks.or(call.chunks_declared);
         call.streaming = said.streaming.or(call.streaming);
         if let Some(error) = &said.error {
@@ -159,10 +142,7 @@ impl Segment {
         let call = &mut self.calls[index];
         call.has_lifecycle = true;
         call.requested_model = call.requested_model.take().or(model);
-        call.provider = cx
-            .names
-            .optional(said.provider.as_deref())
-            .or(call.provider.take());
+        cx.names.note(&mut call.provider, said.provider.as_deref());
         let attempt = call.attempt(said.attempt);
         let is_cancelled = said.error.kind.as_deref() == Some("cancelled");
         attempt.error = Some(Failure {

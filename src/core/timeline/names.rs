@@ -49,6 +49,14 @@ impl Names {
             .map(|text| self.name(text))
     }
 
+    /// Notes what a record says of something known: the newest word stands, and a record that says
+    /// nothing takes nothing back (events.md §2.1).
+    pub fn note(&mut self, known: &mut Option<Name>, told: Option<&str>) {
+        if let Some(name) = self.optional(told) {
+            *known = Some(name);
+        }
+    }
+
     /// An id: cut to the limit, not shared.
     pub fn id(&mut self, text: &str) -> Name {
         Arc::from(self.bounded(text))

@@ -317,7 +317,7 @@ impl Segment {
             .model_version
             .as_deref()
             .or(native.custom.model.as_deref());
-        call.response_model = cx.names.optional(model).or(call.response_model.take());
+        cx.names.note(&mut call.response_model, model);
         if let Some(reason) = native.finish_reason.as_deref() {
             call.finish_reason = Some(cx.names.name(reason));
         }

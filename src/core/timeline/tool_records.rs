@@ -40,10 +40,7 @@ impl Segment {
         let call = &mut self.tools[index];
         call.start = earliest(call.start, place.at);
         call.start_is_hook = event.measured == Some(Measured::Hook);
-        call.origin = cx
-            .names
-            .optional(said.origin.as_deref())
-            .or(call.origin.take());
+        cx.names.note(&mut call.origin, said.origin.as_deref());
         if call.tool.is_empty() {
             call.tool = tool;
         }
