@@ -459,9 +459,11 @@ impl Writer<'_> {
             self.decide(who, "tool_input", "allow", target);
         }
         self.say_call(who, "tool.start", json!({"call_id": call, "tool": tool}));
+        let mut is_long = false;
         if self.dice.percent(8) {
             self.nested_run(who, &call, tool);
         } else if self.faults.has(Fault::LongTools) && self.dice.percent(15) {
+            is_long = true;
             self.wait(self.silence.max_ms, self.silence.tool_max_ms - 200);
         }
         self.wait(20, 100);
@@ -471,6 +473,10 @@ impl Writer<'_> {
             "tool.end",
             json!({"call_id": call, "tool": tool, "outcome": outcome}),
         );
+        // From here on the shorter silence counts again.
+        if is_long && self.faults.has(Fault::Stalls) && self.dice.percent(30) {
+            self.wait(self.silence.max_ms + 100, self.silence.max_ms + 1_500);
+        }
     }
 
     /// A run inside a tool, its parent declared, or to be inferred from the tool's name.

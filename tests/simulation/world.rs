@@ -113,7 +113,7 @@ fn limits(faults: &Faults, dice: &mut Dice) -> Limits {
         batch_age_max: millis(dice.range(50, 1_500)),
         work_in_flight_max: if is_tiny { 2 } else { dice.index(3) + 2 },
         silence_max: millis(silence_ms),
-        tool_silence_max: millis(silence_ms * dice.range(15, 30) / 10),
+        tool_silence_max: millis(silence_ms * dice.range(15, 40) / 10),
         held_records_max: 1_000_000,
         segments_open_max: 1_000_000,
         branches_per_run_max: 1_000,
