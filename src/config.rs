@@ -220,6 +220,13 @@ impl Kafka {
         Duration::from_millis(given.and_then(|ms| ms.parse().ok()).unwrap_or(300_000))
     }
 
+    /// How often topics are looked for: librdkafka's own interval, where it is given.
+    pub fn topic_look_interval(&self) -> Duration {
+        let given = self.properties.get("topic.metadata.refresh.interval.ms");
+        let given = given.and_then(|ms| ms.parse().ok()).filter(|ms| *ms > 0);
+        Duration::from_millis(given.unwrap_or(10_000))
+    }
+
     /// The dead-letter topic of `topic`, or `None` where dead letters are dropped.
     pub fn dead_letter_topic(&self, topic: &str) -> Option<String> {
         (self.dead_letters != "drop").then(|| self.dead_letters.replace("{topic}", topic))

@@ -52,7 +52,8 @@ impl DaemonError {
     /// The exit code of config.md.
     pub fn exit_code(&self) -> u8 {
         match self {
-            DaemonError::Address(..) | DaemonError::Kafka(SourceError::Configuration(_)) => 78,
+            DaemonError::Address(..)
+            | DaemonError::Kafka(SourceError::Configuration(_) | SourceError::Fenced(_)) => 78,
             DaemonError::Listen(_) => 69,
             DaemonError::Kafka(SourceError::LoginRefused { .. })
             | DaemonError::ClickHouseLogin { .. } => 77,

@@ -4,22 +4,23 @@
 //! happened on the way? Nothing here looks inside the process.
 #![cfg(feature = "demo")]
 
-#[path = "daemon/process.rs"]
-mod process;
+#[path = "daemon/membership.rs"]
+mod membership;
 #[path = "daemon/questions.rs"]
 mod questions;
 mod support;
+#[path = "daemon/topics.rs"]
+mod topics;
 
-use process::Daemon;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+use support::daemon::Daemon;
 use support::engine::{Database, start_own};
 use support::kafka::{self, PATIENCE, Record, brokers};
 use support::prometheus::{Prometheus, Target, check_metrics};
-use support::{scratch, tail, unique, wait};
+use support::{scratch, unique, wait};
 use tachograph::clickhouse_sink::{SinkConfig, schema};
 use tachograph::embedded::engine::Engine;
 use tachograph::embedded::http::{self, Request};
@@ -175,16 +176,42 @@ impl Stage {
         }
     }
 
+    /// Changes the configuration file.
+    fn replace(&self, old: &str, new: &str) {
+        let text = fs::read_to_string(&self.config).expect("it was written");
+        assert!(text.contains(old), "{old} in {text}");
+        fs::write(&self.config, text.replacen(old, new, 1)).expect("it can be written");
+    }
+
     fn start(&self) -> Daemon {
-        Daemon::start(
-            &self.config,
-            &self.folder.join(unique("log")),
-            &self.password,
-        )
+        self.start_with(&[])
+    }
+
+    fn start_with(&self, more: &[&str]) -> Daemon {
+        let log = self.folder.join(unique("log"));
+        Daemon::start(&self.config, &log, &self.password, more)
     }
 }
 
+/// How many of the records end a model call.
+fn ends_of_calls(records: &[Record]) -> u64 {
+    let is_end = |record: &&Record| {
+        let value = record.value.as_deref().unwrap_or_default();
+        String::from_utf8_lossy(value).contains("\"model.end\"")
+    };
+    records.iter().filter(is_end).count() as u64
+}
+
 const SUMS: &str = "SELECT count(), sum(input_total), sum(output_total) FROM v_model_calls";
+
+fn counted(daemon: &Daemon) -> Sums {
+    let tokens = |class| daemon.metric("tachograph_tokens_total", &[class]);
+    Sums {
+        calls: daemon.metric("tachograph_model_calls_total", &["status=\"ok\""]),
+        input: tokens("token_class=\"input_uncached\""),
+        output: tokens("token_class=\"answer\""),
+    }
+}
 
 fn sums_of(row: &[String]) -> Sums {
     let number = |text: &String| text.parse().unwrap_or(0);
@@ -235,7 +262,7 @@ fn what_was_said_is_stored_and_counted() {
     wait::until_eq("invocations", PATIENCE, INVOCATIONS as u64, || {
         invocations_completed(&database)
     });
-    assert_eq!(daemon.counted(), sums);
+    assert_eq!(counted(&daemon), sums);
     let applied = daemon.metric("tachograph_records_total", &["outcome=\"applied\""]);
     assert_eq!(applied, records.len() as u64);
     wait::until_eq("no lag", PATIENCE, 0, || {
@@ -274,13 +301,13 @@ fn an_orderly_restart_in_the_middle_counts_nothing_twice() {
     kafka::produce(&stage.topic, before);
     until_read(&[&first], before.len());
     // The counters of the first half: nothing moves any more.
-    let counted = first.counted();
+    let share = counted(&first);
     first.stop();
     let second = stage.start();
     second.until_ready();
     kafka::produce(&stage.topic, after);
     until_stored(&database, sums);
-    wait::until_eq("counters", PATIENCE, sums, || counted + second.counted());
+    wait::until_eq("counters", PATIENCE, sums, || share + counted(&second));
     assert_eq!(second.metric("tachograph_facts_replayed_total", &[]), 0);
     wait::until_eq("invocations", PATIENCE, INVOCATIONS as u64, || {
         invocations_completed(&database)
@@ -306,19 +333,15 @@ fn a_rebalance_in_the_middle_counts_nothing_twice() {
         text.contains("tachograph_log_time_seconds{").then_some(())
     });
     kafka::produce(&stage.topic, &records[third..2 * third]);
-    let is_end = |record: &&Record| {
-        let value = record.value.as_deref().unwrap_or_default();
-        String::from_utf8_lossy(value).contains("\"model.end\"")
-    };
-    let ends = records[..2 * third].iter().filter(is_end).count() as u64;
+    let ends = ends_of_calls(&records[..2 * third]);
     wait::until_eq("calls", PATIENCE, ends, || {
-        first.counted().calls + second.counted().calls
+        counted(&first).calls + counted(&second).calls
     });
-    let share = second.counted();
+    let share = counted(&second);
     second.stop();
     kafka::produce(&stage.topic, &records[2 * third..]);
     until_stored(&database, sums);
-    wait::until_eq("counters", PATIENCE, sums, || share + first.counted());
+    wait::until_eq("counters", PATIENCE, sums, || share + counted(&first));
     first.stop();
 }
 
@@ -389,12 +412,12 @@ fn clickhouse_away_for_a_while_delays_and_loses_nothing() {
     daemon.until_unready_for("clickhouse");
     // What was derived is seen meanwhile; what fits into the batches in flight is read.
     wait::until("counters move on", PATIENCE, || {
-        (daemon.counted() == sums).then_some(())
+        (counted(&daemon) == sums).then_some(())
     });
     let engine = start_own(&folder, port).expect("the engine again");
     wait::until_eq("rows", PATIENCE, Some(sums), || stored_at(&engine, &login));
     daemon.until_ready();
-    assert_eq!(daemon.counted(), sums);
+    assert_eq!(counted(&daemon), sums);
     daemon.stop();
 }
 
@@ -427,7 +450,7 @@ fn poison_goes_to_the_dead_letters_and_nothing_else_does() {
     daemon.until_unready_for("dead_letters");
     kafka::create_topic_at(brokers(), &letters, 1, &[]);
     until_stored(&database, sums);
-    assert_eq!(daemon.counted(), sums);
+    assert_eq!(counted(&daemon), sums);
     let outcome = |word: &str| {
         let label = format!("outcome=\"{word}\"");
         daemon.metric("tachograph_records_total", &[label.as_str()])
@@ -440,14 +463,7 @@ fn poison_goes_to_the_dead_letters_and_nothing_else_does() {
 }
 
 fn letters_of(topic: &str) -> usize {
-    use rdkafka::consumer::{BaseConsumer, Consumer as _};
-    let consumer: BaseConsumer = kafka::client_config(brokers())
-        .set("group.id", "unused")
-        .create()
-        .expect("a consumer can be made");
-    let (low, high) = consumer
-        .fetch_watermarks(topic, 0, PATIENCE)
-        .expect("its ends");
+    let (low, high) = kafka::ends(brokers(), topic);
     usize::try_from(high - low).expect("a count")
 }
 

@@ -416,7 +416,7 @@ fn check_kafka(config: &Config, problems: &mut Problems) {
         }
         let letters = |name: &String| kafka.dead_letter_topic(name);
         let loops = kafka.topics.iter().filter_map(letters);
-        for topic in loops.filter(|topic| kafka.topics.contains(topic)) {
+        for topic in loops.filter(|topic| kafka.topics.contains(topic) || filled == "t") {
             let says =
                 format!("{topic:?} is one of kafka.topics: a record would go round for ever");
             problems.add("kafka.dead_letters", says);

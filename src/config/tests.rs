@@ -129,6 +129,16 @@ fn a_login_needs_its_parts() {
     assert_eq!(said.len(), 2, "{said:?}");
     let said = problems("[kafka]\ntopics = [\"a\", \"a.dead-letters\"]");
     assert!(said[0].contains("round for ever"), "{said:?}");
+    let said = problems("[kafka]\ntopics = [\"^a\"]\ndead_letters = \"{topic}\"");
+    assert!(said[0].contains("round for ever"), "{said:?}");
+}
+
+#[test]
+fn kip_848_leaves_time_outs_to_the_broker() {
+    let text = "[kafka]\ngroup_protocol = \"consumer\"\n[kafka.properties]\n\
+                \"session.timeout.ms\" = 6000";
+    let said = problems(text);
+    assert!(said[0].contains("the broker sets it"), "{said:?}");
 }
 
 #[test]

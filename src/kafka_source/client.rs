@@ -44,7 +44,7 @@ pub(super) fn consumer(kafka: &Kafka) -> ClientConfig {
         ("queued.min.messages", "100000"),
         ("check.crcs", "true"),
         ("fetch.wait.max.ms", "100"),
-        // How soon a topic that was missing is found.
+        // How soon new partitions are found.
         ("topic.metadata.refresh.interval.ms", "10000"),
     ] {
         client.set(name, value);
@@ -63,13 +63,6 @@ pub(super) fn consumer(kafka: &Kafka) -> ClientConfig {
         GroupProtocol::Consumer => {
             client.set("group.protocol", "consumer");
         }
-    }
-    if kafka.topic_regex().is_some()
-        && let Some(letters) = kafka.dead_letter_topic("TOPIC")
-    {
-        // A regex must not read our own dead letters: they would go round for ever.
-        let escaped = letters.replace('.', "\\.").replace("TOPIC", ".*");
-        client.set("topic.blacklist", format!("^{escaped}$"));
     }
     client
 }

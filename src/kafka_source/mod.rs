@@ -9,6 +9,7 @@ mod list;
 mod position;
 mod reading;
 mod rebalance;
+mod topics;
 
 pub use dead_letter::DeadLetters;
 pub use rebalance::{Change, Place};
@@ -24,19 +25,15 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use reading::Reading;
-use rebalance::Context;
-use std::collections::BTreeSet;
+use rebalance::{Context, Statistics};
 use std::ops::Range;
 use std::time::Duration;
+use topics::Topics;
 
 /// Bound on looking up commits and ends while partitions are being assigned.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
 /// How long the brokers may take to answer at the start before the daemon goes on unready.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Between looks for a topic that is missing.
-const TOPIC_LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Bound on one such look, on the loop's thread.
-const TOPIC_LOOK_MAX: Duration = Duration::from_secs(1);
 /// Before a look-up or a commit that failed is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -130,8 +127,8 @@ pub enum SourceError {
     #[error("librdkafka refuses the configuration: {0}")]
     Configuration(#[source] KafkaError),
     #[error(
-        "another instance with instance_id {0:?} has joined the group and takes over; \
-         give each instance its own"
+        "another instance with instance_id {0:?} is in the group, and only one may be; \
+         give each its own: kafka.instance_id, or --instance-id"
     )]
     Fenced(String),
     #[error("Kafka ended this consumer for good: {0}")]
@@ -154,8 +151,7 @@ struct State {
     pending: Vec<Place>,
     pending_due: Now,
     has_joined: bool,
-    topics_missing: BTreeSet<String>,
-    topics_due: Now,
+    topics: Topics,
 }
 
 impl Source {
@@ -170,6 +166,7 @@ impl Source {
             .map_err(SourceError::Configuration)?;
         let all = config.clone();
         let mut state = State {
+            topics: Topics::new(&kafka),
             kafka,
             defaults: Box::new(move |topic| all.topic_defaults(topic)),
             clock,
@@ -177,12 +174,9 @@ impl Source {
             pending: Vec::new(),
             pending_due: Now::default(),
             has_joined: false,
-            topics_missing: BTreeSet::new(),
-            topics_due: Now::default(),
         };
         state.knock(&consumer)?;
-        let topics: Vec<&str> = state.kafka.topics.iter().map(String::as_str).collect();
-        let subscribed = consumer.subscribe(&topics);
+        let subscribed = state.topics.keep_up(&consumer, clock.now());
         subscribed.map_err(SourceError::Configuration)?;
         Ok(Source { consumer, state })
     }
@@ -196,6 +190,11 @@ impl Source {
         }
         let polled = consumer.poll(timeout);
         let happened = consumer.context().take();
+        // Statistics come once a second, however much there is to read.
+        let statistics = happened.statistics.as_ref();
+        if statistics.is_some_and(Statistics::has_broker) {
+            state.keep_up(consumer);
+        }
         let reasons = state.reading.absorb(happened, consumer);
         match polled {
             Some(Ok(message)) => match state.reading.record(&message) {
@@ -338,15 +337,11 @@ impl State {
     /// Waits a little for the first answer, since a refused login is seen only by asking.
     fn knock(&mut self, consumer: &BaseConsumer<Context>) -> Result<(), SourceError> {
         let until = self.clock.now().0 + FIRST_ANSWER_MAX;
-        let named = match self.kafka.topic_regex() {
-            Some(_) => None,
-            None => self.kafka.topics.first().cloned(),
-        };
         while self.clock.now().0 < until {
             let step = Duration::from_millis(500);
-            if consumer.fetch_metadata(named.as_deref(), step).is_ok() {
+            if consumer.fetch_metadata(self.topics.first(), step).is_ok() {
                 self.reading.has_broker = true;
-                self.look_for_topics(consumer);
+                self.topics.look(consumer, self.clock.now());
                 return Ok(());
             }
             // Errors are served by polling; before the subscription nothing else is.
@@ -470,8 +465,7 @@ impl State {
         let reason = said.map_or("", |(_, reason)| reason.as_str());
         match code {
             RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => {
-                self.topics_due = self.clock.now();
-                self.look_for_topics(consumer);
+                self.topics.look(consumer, self.clock.now());
             }
             code => {
                 warn_rarely!(&format!("kafka {code:?}"), %code, reason, "Kafka is in trouble; \
@@ -483,10 +477,18 @@ impl State {
 
     fn fatal(&self, code: RDKafkaErrorCode) -> SourceError {
         match code {
-            RDKafkaErrorCode::FencedInstanceId => {
+            // The classic protocol ends the older of two, KIP-848 the newer.
+            RDKafkaErrorCode::FencedInstanceId | RDKafkaErrorCode::UnreleasedInstanceId => {
                 SourceError::Fenced(self.kafka.instance_id.clone())
             }
             code => SourceError::Fatal(code),
+        }
+    }
+
+    /// Reads new topics too.
+    fn keep_up(&mut self, consumer: &BaseConsumer<Context>) {
+        if let Err(error) = self.topics.keep_up(consumer, self.clock.now()) {
+            warn_rarely!("subscribe", %error, "librdkafka refused the subscription");
         }
     }
 
@@ -500,9 +502,6 @@ impl State {
             let pending = std::mem::take(&mut self.pending);
             return News::Changed(Change::Assigned(pending));
         }
-        if !self.topics_missing.is_empty() && now >= self.topics_due {
-            self.look_for_topics(consumer);
-        }
         let repeated = self.reading.uncommitted(now);
         if !repeated.is_empty() {
             let list = self.reading.committing(&repeated);
@@ -511,34 +510,6 @@ impl State {
             }
         }
         self.reading.queue.pop_front().unwrap_or(News::Idle)
-    }
-
-    /// Asks which of the topics are there.
-    fn look_for_topics(&mut self, consumer: &BaseConsumer<Context>) {
-        self.topics_due = Now(self.clock.now().0 + TOPIC_LOOK_EVERY);
-        if self.kafka.topic_regex().is_some() {
-            return;
-        }
-        for topic in &self.kafka.topics {
-            let Ok(answer) = consumer.fetch_metadata(Some(topic), TOPIC_LOOK_MAX) else {
-                return;
-            };
-            let is_there = answer.topics().iter().any(|seen| seen.error().is_none());
-            match is_there {
-                true => drop(self.topics_missing.remove(topic)),
-                false => {
-                    self.topics_missing.insert(topic.clone());
-                    let brokers = &self.kafka.brokers;
-                    warn_rarely!(
-                        &format!("topic {topic}"),
-                        topic,
-                        brokers,
-                        "the topic does not \
-                        exist, or this login may not read it: create it; looking again"
-                    );
-                }
-            }
-        }
     }
 
     /// One partition's next record is not there: it is one without a position. Finds out which,
@@ -570,14 +541,12 @@ impl State {
     }
 
     fn reason(&self) -> Option<String> {
-        let brokers = &self.kafka.brokers;
-        if let Some(topic) = self.topics_missing.first() {
-            return Some(format!(
-                "topic {topic:?} is not there on {brokers}: create it"
-            ));
-        }
         if !self.reading.has_broker {
+            let brokers = &self.kafka.brokers;
             return Some(format!("no broker of {brokers} answers"));
+        }
+        if let Some(reason) = self.topics.reason() {
+            return Some(reason);
         }
         if !self.has_joined {
             return Some(format!("joining the group {:?}", self.kafka.group));

@@ -121,7 +121,8 @@ launch() { # $1 = node
 await() { # $1 = node, $2 = how many brokers it must see
     local n=$1 deadline=$((SECONDS + ${KAFKA_WAIT:-60}))
     until (($(brokers_seen "$(port_of "$n")") >= $2)); do
-        if ! alive "$n"; then tail -n 20 "$data/n$n/out.log" >&2; die "node $n died while starting (log: $data/n$n/out.log)"; fi
+        # By pid, as above: on a busy machine it may take seconds to become a JVM.
+        if ! kill -0 "$(pid_of "$n")" 2>/dev/null; then tail -n 20 "$data/n$n/out.log" >&2; die "node $n died while starting (log: $data/n$n/out.log)"; fi
         if ((SECONDS >= deadline)); then tail -n 20 "$data/n$n/out.log" >&2; die "node $n not ready after ${KAFKA_WAIT:-60} s"; fi
         sleep 0.1
     done

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Header, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
@@ -70,11 +71,17 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one or three nodes and waits until each answers.
     pub fn start(nodes: u8) -> Result<Cluster, String> {
+        Cluster::start_with(nodes, &[])
+    }
+
+    /// As [`Cluster::start`], with more of the environment that tests/kafka/kafka.sh reads.
+    pub fn start_with(nodes: u8, environment: &[(&str, &str)]) -> Result<Cluster, String> {
         let folder = scratch("kafka");
         let name = folder
             .to_str()
             .ok_or("the target folder's path is no UTF-8")?;
-        let started = kafka_sh(&["start", name, "0", &nodes.to_string()]);
+        let arguments = ["start", name, "0", &nodes.to_string()];
+        let started = kafka_sh_with(&arguments, environment);
         if !started.status.success() {
             return Err(format!(
                 "Kafka did not start; if its jars are missing, fetch them with: make kafka\n{}",
@@ -124,12 +131,17 @@ impl Drop for Cluster {
 }
 
 fn kafka_sh(arguments: &[&str]) -> Output {
+    kafka_sh_with(arguments, &[])
+}
+
+fn kafka_sh_with(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let libs = std::env::var_os("KAFKA_LIBS")
         .map_or_else(|| target_folder().join("kafka-libs"), PathBuf::from);
     Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kafka/kafka.sh"))
         .args(arguments)
         .env("KAFKA_LIBS", libs)
         .env("KAFKA_OWNER", std::process::id().to_string())
+        .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()
         .expect("kafka.sh is in the repository and bash is installed")
@@ -173,6 +185,26 @@ pub fn create_topic_at(brokers: &str, topic: &str, partitions: i32, config: &[(&
         let has_leaders = listed.iter().all(|partition| partition.leader() >= 0);
         (has_leaders && listed.len() == partitions as usize).then_some(())
     });
+}
+
+/// Where partition 0 of a topic begins and ends.
+pub fn ends(brokers: &str, topic: &str) -> (i64, i64) {
+    let consumer: BaseConsumer = client_config(brokers)
+        .create()
+        .expect("a client can be made");
+    let ends = consumer.fetch_watermarks(topic, 0, PATIENCE);
+    ends.unwrap_or_else(|error| panic!("{topic}: {error}"))
+}
+
+/// The names of all groups.
+pub fn groups(brokers: &str) -> Vec<String> {
+    let consumer: BaseConsumer = client_config(brokers)
+        .create()
+        .expect("a client can be made");
+    let groups = consumer.fetch_group_list(None, PATIENCE);
+    let groups = groups.unwrap_or_else(|error| panic!("{error}"));
+    let names = groups.groups().iter().map(|group| group.name().to_owned());
+    names.collect()
 }
 
 /// A client's configuration for `brokers`; add a group and the like.
@@ -315,7 +347,7 @@ impl ProducerContext for Reports {
 }
 
 /// Runs a future to its end, also when the calling test is itself inside a runtime.
-fn block_on<F: Future<Output: Send> + Send>(future: F) -> F::Output {
+pub fn block_on<F: Future<Output: Send> + Send>(future: F) -> F::Output {
     thread::scope(|scope| {
         let run = || {
             let runtime = tokio::runtime::Builder::new_current_thread()

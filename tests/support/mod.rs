@@ -5,8 +5,10 @@
 //! uses what it needs, hence the one `allow`.
 #![allow(dead_code)]
 
+pub mod daemon;
 pub mod engine;
 pub mod kafka;
+pub mod member;
 pub mod prometheus;
 pub mod wait;
 

@@ -1,6 +1,14 @@
 //! The built daemon as a process of its own.
 
-use super::*;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tachograph::embedded::http::{self, Request};
+
+use super::kafka::PATIENCE;
+use super::{tail, wait};
 
 /// A running `tachograph run`, killed when dropped.
 pub struct Daemon {
@@ -10,11 +18,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(config: &Path, log: &Path, password: &str) -> Daemon {
+    /// `password` is what `TEST_PASSWORD` holds; `more` follows on the command line.
+    pub fn start(config: &Path, log: &Path, password: &str, more: &[&str]) -> Daemon {
         let errors = File::create(log).expect("a log file can be made");
         let child = Command::new(env!("CARGO_BIN_EXE_tachograph"))
             .args(["run", "--config"])
             .arg(config)
+            .args(more)
             .env("TEST_PASSWORD", password)
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
@@ -66,15 +76,6 @@ impl Daemon {
         });
         let values = ours.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
         values.sum::<f64>() as u64
-    }
-
-    pub fn counted(&self) -> Sums {
-        let tokens = |class| self.metric("tachograph_tokens_total", &[class]);
-        Sums {
-            calls: self.metric("tachograph_model_calls_total", &["status=\"ok\""]),
-            input: tokens("token_class=\"input_uncached\""),
-            output: tokens("token_class=\"answer\""),
-        }
     }
 
     pub fn signal(&self, signal: libc::c_int) {
