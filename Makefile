@@ -9,8 +9,11 @@ MAKEFLAGS += --no-print-directory
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 KAFKA_LIBS ?= $(abspath $(TARGET)/kafka-libs)
 PROGRAM := $(TARGET)/debug/tachograph
-PARTS := kafka clickhouse prometheus
+PARTS := kafka kafka-secure clickhouse prometheus
 SIM_SEEDS ?= 2000
+# One set of features for every step of `make test`, so that the crate is compiled once. Not for the
+# demo: OpenSSL costs minutes.
+ALL := demo,tls
 export KAFKA_LIBS
 
 # $(call need,command,how to install it)
@@ -34,13 +37,15 @@ test: tools test-tools engine kafka ## everything CI checks, with real Kafka, Cl
 	$(call step,format)
 	@cargo fmt --check
 	$(call step,clippy)
-	@cargo clippy --locked --all-targets --features demo -- -D warnings
+	@cargo clippy --locked --all-targets --features $(ALL) -- -D warnings
+	$(call step,without TLS)
+	@cargo clippy --locked --features demo -- -D warnings
 	$(call step,core alone)
 	@cargo check --locked --lib --no-default-features
 	$(call step,tests)
-	@cargo test --locked --features demo
+	@cargo test --locked --features $(ALL)
 	$(call step,documentation)
-	@RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --features demo
+	@RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --features $(ALL)
 	$(call step,real parts took part)
 	@for part in $(PARTS); do \
 		[[ -f "$(TARGET)/real-parts/$$part" ]] || \
@@ -53,7 +58,7 @@ lint: ## format check and clippy
 	$(call step,format)
 	@cargo fmt --check
 	$(call step,clippy)
-	@cargo clippy --locked --all-targets --features demo -- -D warnings
+	@cargo clippy --locked --all-targets --features $(ALL) -- -D warnings
 
 .PHONY: sim
 sim: tools ## the long simulation; SIM_SEEDS=2000, or SIM_SEED=53 to repeat one
@@ -112,3 +117,6 @@ test-tools:
 	@$(call need,python3,apt-get install -y python3)
 	@$(call need,prometheus,apt-get install -y --no-install-recommends prometheus)
 	@$(call need,promtool,apt-get install -y --no-install-recommends prometheus)
+	@$(call need,openssl,apt-get install -y openssl)
+	@perl -MFindBin -MIPC::Cmd -MPod::Usage -e 1 2>/dev/null || \
+		{ echo "perl's modules are missing; install them with: apt-get install -y perl" >&2; exit 1; }

@@ -179,7 +179,7 @@ impl Config {
         needs: Needs,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Config, ConfigError> {
-        parse::parse(text, needs, env).map_err(ConfigError::Problems)
+        parse::parse(text, needs, env, cfg!(feature = "tls")).map_err(ConfigError::Problems)
     }
 
     /// The effective file as TOML, without secrets. Parsing it gives the same configuration.

@@ -71,10 +71,12 @@ const DIALECTS: [&str; 6] = [
 
 const PRODUCERS: [&str; 6] = ["", "adk-python", "adk-java", "adk-ts", "adk-go", "anima"];
 
+/// `has_tls` says whether the build has the feature `tls`.
 pub(super) fn parse(
     text: &str,
     needs: Needs,
     env: &dyn Fn(&str) -> Option<String>,
+    has_tls: bool,
 ) -> Result<Config, Vec<Problem>> {
     let mut problems = Problems::default();
     let mut table = match text.parse::<Table>() {
@@ -106,7 +108,7 @@ pub(super) fn parse(
         let password = &mut config.clickhouse.password;
         secret(password, "clickhouse", env, &mut problems);
     }
-    check(&mut config, &mut problems);
+    check(&mut config, has_tls, &mut problems);
     match problems.0.is_empty() {
         true => Ok(config),
         false => Err(problems.0),
@@ -363,10 +365,10 @@ fn check_topic_name(name: &str, key: &str, problems: &mut Problems) {
     }
 }
 
-fn check(config: &mut Config, problems: &mut Problems) {
+fn check(config: &mut Config, has_tls: bool, problems: &mut Problems) {
     check_kafka(config, problems);
-    check_login(config, problems);
-    check_clickhouse(config, problems);
+    check_login(config, has_tls, problems);
+    check_clickhouse(config, has_tls, problems);
     let (host, port) = config.http_listen.rsplit_once(':').unwrap_or(("", ""));
     if host.is_empty() || port.parse::<u16>().is_err() {
         let says = format!(
@@ -435,9 +437,8 @@ fn check_kafka(config: &Config, problems: &mut Problems) {
     }
 }
 
-fn check_login(config: &Config, problems: &mut Problems) {
+fn check_login(config: &Config, has_tls: bool, problems: &mut Problems) {
     let kafka = &config.kafka;
-    let has_tls = cfg!(feature = "tls");
     let is_ssl = matches!(kafka.protocol, Protocol::Ssl | Protocol::SaslSsl);
     let is_sasl = matches!(kafka.protocol, Protocol::SaslPlaintext | Protocol::SaslSsl);
     let word = kafka.protocol.as_str();
@@ -483,6 +484,16 @@ fn check_login(config: &Config, problems: &mut Problems) {
             check_file(&key, path, problems);
         }
     }
+    if kafka.certificate_file.is_empty() != kafka.key_file.is_empty() {
+        let (missing, there) = match kafka.key_file.is_empty() {
+            true => ("key_file", "certificate_file"),
+            false => ("certificate_file", "key_file"),
+        };
+        problems.add(
+            &format!("kafka.{missing}"),
+            format!("kafka.{there} is of no use without it"),
+        );
+    }
 }
 
 fn check_file(key: &str, path: &str, problems: &mut Problems) {
@@ -491,9 +502,8 @@ fn check_file(key: &str, path: &str, problems: &mut Problems) {
     }
 }
 
-fn check_clickhouse(config: &Config, problems: &mut Problems) {
+fn check_clickhouse(config: &Config, has_tls: bool, problems: &mut Problems) {
     let clickhouse = &config.clickhouse;
-    let has_tls = cfg!(feature = "tls");
     let (scheme, rest) = clickhouse.url.split_once("://").unwrap_or(("", ""));
     match scheme {
         "http" => {}

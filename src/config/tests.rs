@@ -106,16 +106,52 @@ fn secrets_are_looked_up_and_never_printed() {
     assert_eq!(said, ["clickhouse.password: unknown key"]);
 }
 
+/// What a build says that has the feature `tls`, or has it not.
+fn problems_of_build(text: &str, has_tls: bool) -> Vec<String> {
+    let env = |_: &str| Some("open sesame".to_owned());
+    let parsed = parse::parse(text, Needs::Nothing, &env, has_tls);
+    let problems = parsed.err().unwrap_or_default();
+    problems.iter().map(Problem::to_string).collect()
+}
+
 #[test]
 fn what_this_build_cannot_do_is_refused_by_name() {
-    let said = problems("[kafka]\nprotocol = \"ssl\"");
-    match cfg!(feature = "tls") {
-        true => assert!(said.is_empty()),
-        false => assert_eq!(
-            said,
-            ["kafka.protocol: ssl needs a build with the feature `tls`"]
+    let login = "username = \"u\"\npassword_env = \"P\"\nsasl_mechanism";
+    let needs = "needs a build with the feature `tls`";
+    for (text, key, word) in [
+        (
+            "[kafka]\nprotocol = \"ssl\"".to_owned(),
+            "kafka.protocol",
+            "ssl",
         ),
+        (
+            format!("[kafka]\nprotocol = \"sasl_ssl\"\n{login} = \"PLAIN\""),
+            "kafka.protocol",
+            "sasl_ssl",
+        ),
+        (
+            format!("[kafka]\nprotocol = \"sasl_plaintext\"\n{login} = \"SCRAM-SHA-512\""),
+            "kafka.sasl_mechanism",
+            "SCRAM-SHA-512",
+        ),
+        (
+            "[clickhouse]\nurl = \"https://a\"".to_owned(),
+            "clickhouse.url",
+            "https",
+        ),
+    ] {
+        assert_eq!(
+            problems_of_build(&text, false),
+            [format!("{key}: {word} {needs}")]
+        );
+        assert_eq!(problems_of_build(&text, true), [""; 0], "{text}");
     }
+    let plain = format!("[kafka]\nprotocol = \"sasl_plaintext\"\n{login} = \"PLAIN\"");
+    assert_eq!(
+        problems_of_build(&plain, false),
+        [""; 0],
+        "PLAIN needs no OpenSSL"
+    );
     let said = problems("[prices]\nbook = \"book.toml\"");
     assert_eq!(
         said,
@@ -131,6 +167,10 @@ fn a_login_needs_its_parts() {
     assert!(said[0].contains("round for ever"), "{said:?}");
     let said = problems("[kafka]\ntopics = [\"^a\"]\ndead_letters = \"{topic}\"");
     assert!(said[0].contains("round for ever"), "{said:?}");
+    let text = "[kafka]\nprotocol = \"ssl\"\nkey_file = \"Cargo.toml\"";
+    let said = problems_of_build(text, true);
+    let expected = "kafka.certificate_file: kafka.key_file is of no use without it";
+    assert_eq!(said, [expected]);
 }
 
 #[test]

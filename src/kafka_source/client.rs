@@ -27,6 +27,19 @@ pub(super) fn connection(kafka: &Kafka) -> ClientConfig {
     client
 }
 
+/// Who comes, in words: never a password.
+pub(super) fn who(kafka: &Kafka) -> String {
+    match kafka.protocol {
+        Protocol::SaslPlaintext | Protocol::SaslSsl => {
+            format!("{:?} ({})", kafka.username, kafka.sasl_mechanism)
+        }
+        Protocol::Ssl if !kafka.certificate_file.is_empty() => {
+            format!("the owner of {}", kafka.certificate_file)
+        }
+        Protocol::Plaintext | Protocol::Ssl => "anybody".to_owned(),
+    }
+}
+
 /// Settings of the consumer.
 pub(super) fn consumer(kafka: &Kafka) -> ClientConfig {
     let mut client = connection(kafka);

@@ -10,9 +10,11 @@ mod position;
 mod reading;
 mod rebalance;
 mod topics;
+mod trouble;
 
 pub use dead_letter::DeadLetters;
 pub use rebalance::{Change, Place};
+pub use trouble::Trouble;
 
 use crate::clock::Clock;
 use crate::config::{Config, Kafka};
@@ -114,15 +116,12 @@ pub struct Assignment {
 /// Why the source cannot go on, or not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error(
-        "Kafka at {brokers} refused the login as {username:?} ({mechanism}): {reason}; \
-         check kafka.username, kafka.sasl_mechanism and the password"
-    )]
+    #[error("Kafka at {brokers} refused the login of {who}: {trouble}")]
     LoginRefused {
         brokers: String,
-        username: String,
-        mechanism: String,
-        reason: String,
+        /// User and mechanism, or the file of a certificate.
+        who: String,
+        trouble: Trouble,
     },
     #[error("librdkafka refuses the configuration: {0}")]
     Configuration(#[source] KafkaError),
@@ -152,6 +151,8 @@ struct State {
     pending_due: Now,
     has_joined: bool,
     topics: Topics,
+    /// Why no broker is heard, in the newest words.
+    trouble: Option<Trouble>,
 }
 
 impl Source {
@@ -174,6 +175,7 @@ impl Source {
             pending: Vec::new(),
             pending_due: Now::default(),
             has_joined: false,
+            trouble: None,
         };
         state.knock(&consumer)?;
         let subscribed = state.topics.keep_up(&consumer, clock.now());
@@ -206,7 +208,10 @@ impl Source {
                 }),
                 None => SourceEvent::News(News::Idle),
             },
-            Some(Err(error)) => SourceEvent::News(state.trouble(consumer, &error, &reasons)),
+            Some(Err(error)) => {
+                state.hear(&reasons);
+                SourceEvent::News(state.trouble(consumer, &error, &reasons))
+            }
             None => SourceEvent::News(state.idle(consumer)),
         }
     }
@@ -347,17 +352,24 @@ impl State {
             // Errors are served by polling; before the subscription nothing else is.
             while consumer.poll(Duration::ZERO).is_some() {}
             let troubles = consumer.context().take().troubles;
-            let is_refusal = |code| code == RDKafkaErrorCode::Authentication;
-            if let Some((_, reason)) = troubles.into_iter().find(|(code, _)| is_refusal(*code)) {
+            self.hear(&troubles);
+            if let Some(trouble) = self.trouble.take_if(|trouble| trouble.is_refusal()) {
                 return Err(SourceError::LoginRefused {
                     brokers: self.kafka.brokers.clone(),
-                    username: self.kafka.username.clone(),
-                    mechanism: self.kafka.sasl_mechanism.clone(),
-                    reason,
+                    who: client::who(&self.kafka),
+                    trouble,
                 });
             }
         }
         Ok(())
+    }
+
+    /// Keeps the words that say most of why no broker is heard.
+    fn hear(&mut self, troubles: &[(RDKafkaErrorCode, String)]) {
+        for (code, reason) in troubles {
+            let trouble = Trouble::of(*code, reason);
+            self.trouble = trouble.or_else(|| self.trouble.take());
+        }
     }
 
     fn assign(
@@ -543,7 +555,10 @@ impl State {
     fn reason(&self) -> Option<String> {
         if !self.reading.has_broker {
             let brokers = &self.kafka.brokers;
-            return Some(format!("no broker of {brokers} answers"));
+            return Some(match &self.trouble {
+                Some(trouble) => format!("no broker of {brokers} takes us: {trouble}"),
+                None => format!("no broker of {brokers} answers"),
+            });
         }
         if let Some(reason) = self.topics.reason() {
             return Some(reason);

@@ -9,11 +9,13 @@
 #   kafka.sh status DATA                  a line a node; exit 1 if one is down
 #   kafka.sh wipe   DATA                  stop, then remove DATA (only if this script made it)
 #
-# PORT 0 picks free ports. Node N listens on PORT+2(N-1), its controller on the port after. Environment:
+# PORT 0 picks free ports. Node N listens on PORT+P(N-1), its controller on the port after; P is KAFKA_PORTS. Environment:
 #   KAFKA_LIBS   folder of jars           (default: target/kafka-libs of the project)
 #   KAFKA_HEAP   -Xmx of each node        (default: 512m for one node, 384m for three)
 #   KAFKA_OWNER  a process id: when that process ends, however it ends, the nodes are killed
-#   KAFKA_EXTRA  file of properties appended to each node's at `start` (later lines win; @NODE@ becomes the node's number)
+#   KAFKA_EXTRA  file of properties appended to each node's at `start` (later lines win; @NODE@ becomes the node's number,
+#                @PORT0@ its first port, @PORT1@ the next, and so on)
+#   KAFKA_PORTS  ports of each node           (default: 2; more for the listeners of KAFKA_EXTRA)
 #   KAFKA_FORMAT more arguments of StorageTool format, such as --add-scram (first start only)
 #   KAFKA_JAVA, KAFKA_OPTS, KAFKA_WAIT    java binary, more JVM options, seconds to wait (default 60)
 set -euo pipefail
@@ -29,12 +31,13 @@ usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 64; }
 load() {
     data=$(cd "$1" 2>/dev/null && pwd) || die "no such data folder: $1"
     [[ -f $data/cluster ]] || die "$data was not made by this script"
+    ports=2
     . "$data/cluster"
 }
-port_of() { echo $((port + 2 * ($1 - 1))); }
+port_of() { echo $((port + ports * ($1 - 1))); }
 pid_of() { cat "$data/n$1/pid" 2>/dev/null || echo 0; }
 taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-all_free() { local p; for ((p = $1; p < $1 + 2 * nodes; p++)); do ! taken "$p" || return 1; done; }
+all_free() { local p; for ((p = $1; p < $1 + ports * nodes; p++)); do ! taken "$p" || return 1; done; }
 
 # Alive means: the recorded pid exists and is still this node's JVM (pids are reused).
 alive() {
@@ -90,7 +93,11 @@ log.segment.bytes=268435456
 log.retention.ms=-1
 log.cleaner.dedupe.buffer.size=16777216
 PROPERTIES
-    if [[ -f $data/extra ]]; then sed "s/@NODE@/$n/g" "$data/extra"; fi
+    if [[ -f $data/extra ]]; then
+        local words=(-e "s/@NODE@/$n/g")
+        for ((i = 0; i < ports; i++)); do words+=(-e "s/@PORT$i@/$(($(port_of "$n") + i))/g"); done
+        sed "${words[@]}" "$data/extra"
+    fi
 }
 
 format() { # $1 = node
@@ -153,7 +160,7 @@ jars)
     ;;
 start)
     [[ $# -ge 3 ]] || usage
-    port=$3 nodes=${4:-1}
+    port=$3 nodes=${4:-1} ports=${KAFKA_PORTS:-2}
     [[ $nodes == 1 || $nodes == 3 ]] || die "one or three nodes, not $nodes"
     compgen -G "$libs/kafka_2.13-*.jar" >/dev/null || die "no jars in $libs: run '$0 jars' or set KAFKA_LIBS"
     mkdir -p "$2"
@@ -165,10 +172,11 @@ start)
         die "$data is not empty and was not made by this script"
     fi
     if [[ $port == 0 ]]; then
-        for _ in {1..50}; do port=$((20000 + RANDOM % 5000 * 2)); if all_free "$port"; then break; fi; done
+        step=$((ports * nodes))
+        for _ in {1..50}; do port=$((20000 + RANDOM % (10000 / step) * step)); if all_free "$port"; then break; fi; done
     fi
-    all_free "$port" || die "a port from $port to $((port + 2 * nodes - 1)) is taken"
-    echo "port=$port nodes=$nodes" >"$data/cluster"
+    all_free "$port" || die "a port from $port to $((port + ports * nodes - 1)) is taken"
+    echo "port=$port nodes=$nodes ports=$ports" >"$data/cluster"
     if [[ -n ${KAFKA_EXTRA:-} ]]; then cp "$KAFKA_EXTRA" "$data/extra"; fi
     for ((n = 1; n <= nodes; n++)); do
         mkdir -p "$data/n$n"

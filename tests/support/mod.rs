@@ -10,6 +10,7 @@ pub mod engine;
 pub mod kafka;
 pub mod member;
 pub mod prometheus;
+pub mod secure;
 pub mod wait;
 
 use std::fs;
