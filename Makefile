@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 KAFKA_LIBS ?= $(abspath $(TARGET)/kafka-libs)
 PROGRAM := $(TARGET)/debug/tachograph
-PARTS := kafka kafka-secure clickhouse prometheus
+PARTS := kafka kafka-secure clickhouse clickhouse-secure prometheus
 SIM_SEEDS ?= 2000
 # One set of features for every step of `make test`, so that the crate is compiled once. Not for the
 # demo: OpenSSL costs minutes.

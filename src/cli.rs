@@ -275,7 +275,7 @@ fn schema(command: SchemaCommand) -> Result<(), Failure> {
 fn sink_of(file: Option<&Path>) -> Result<tachograph::clickhouse_sink::SinkConfig, Failure> {
     let config = Config::load(file, Needs::ClickHouse)?;
     let in_flight = config.limits.work_in_flight_max;
-    Ok(daemon::sink_config(&config.clickhouse, in_flight))
+    Ok(daemon::sink_config(&config.clickhouse, in_flight)?)
 }
 
 fn schema_failure(url: &str, error: &tachograph::clickhouse_sink::schema::ApplyError) -> Failure {

@@ -42,6 +42,8 @@ pub enum DaemonError {
     Kafka(SourceError),
     #[error("{error}; check clickhouse.user and the password for {url}")]
     ClickHouseLogin { url: String, error: SinkError },
+    #[error("clickhouse.ca_file: {0}")]
+    Trust(String),
     #[error("broken invariant {}: stopped, since going on could falsify rows", .0.as_str())]
     Halted(Invariant),
     #[error("the system refuses what a daemon needs: {0}")]
@@ -53,6 +55,7 @@ impl DaemonError {
     pub fn exit_code(&self) -> u8 {
         match self {
             DaemonError::Address(..)
+            | DaemonError::Trust(_)
             | DaemonError::Kafka(SourceError::Configuration(_) | SourceError::Fenced(_)) => 78,
             DaemonError::Listen(_) => 69,
             DaemonError::Kafka(SourceError::LoginRefused { .. })
@@ -108,7 +111,7 @@ fn turn(
     });
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     told(address);
-    let sink_config = sink_config(&config.clickhouse, config.limits.work_in_flight_max);
+    let sink_config = sink_config(&config.clickhouse, config.limits.work_in_flight_max)?;
     runtime.block_on(knock(&sink_config))?;
     let source = Source::connect(config, clock).map_err(DaemonError::Kafka)?;
     // The pipeline's bound, the one dead letter beyond it, and room that is never used: a message
@@ -195,7 +198,13 @@ fn exporter_settings(config: &Config) -> ExporterSettings {
 }
 
 /// The sink's share of the configuration.
-pub fn sink_config(clickhouse: &ClickHouse, work_in_flight_max: usize) -> SinkConfig {
+///
+/// # Errors
+/// `DaemonError::Trust`, where it cannot be known whom to trust.
+pub fn sink_config(
+    clickhouse: &ClickHouse,
+    work_in_flight_max: usize,
+) -> Result<SinkConfig, DaemonError> {
     let mut sink = SinkConfig::new(
         clickhouse.url.as_str(),
         clickhouse.database.as_str(),
@@ -207,7 +216,15 @@ pub fn sink_config(clickhouse: &ClickHouse, work_in_flight_max: usize) -> SinkCo
         Compression::Lz4 => SinkCompression::Lz4,
     };
     sink.work_in_flight_max = work_in_flight_max;
-    sink
+    #[cfg(feature = "tls")]
+    if clickhouse.url.starts_with("https:") {
+        let trust = match clickhouse.ca_file.as_str() {
+            "" => clickhouse_sink::Trust::of_system(),
+            path => clickhouse_sink::Trust::of_file(path.as_ref()),
+        };
+        sink.trust = Some(trust.map_err(|error| DaemonError::Trust(error.to_string()))?);
+    }
+    Ok(sink)
 }
 
 /// Passes on what the sink sees to the exporter.

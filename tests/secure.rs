@@ -1,9 +1,11 @@
-//! Encrypted and guarded connections to a real broker.
+//! Encrypted and guarded connections: to a real broker, and to the real ClickHouse behind TLS.
 //!
 //! What is good must work with records going through, and what is bad must end in words that say
 //! what to do.
 #![cfg(all(feature = "demo", feature = "tls"))]
 
+#[path = "secure/clickhouse.rs"]
+mod clickhouse;
 mod support;
 
 use std::path::Path;

@@ -4,7 +4,7 @@
 
 use clickhouse::{Client, Compression as ClientCompression};
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use tokio::time::timeout;
 use super::error::SinkError;
 use super::row::FactRow;
 use super::schema;
+#[cfg(feature = "tls")]
+use super::tls::Trust;
 use crate::core::fact::Fact;
 
 /// Time for a TCP connection.
@@ -42,6 +44,9 @@ pub struct SinkConfig {
     pub user: String,
     pub password: String,
     pub compression: Compression,
+    /// Whom to trust where `url` begins with `https:`; without it there is no such connection.
+    #[cfg(feature = "tls")]
+    pub trust: Option<Trust>,
     /// Longest silence while a piece of a body is sent.
     pub send_max: Duration,
     /// Longest wait for the answer to an insert; the server gives up then as well.
@@ -68,6 +73,8 @@ impl SinkConfig {
             user: user.into(),
             password: password.into(),
             compression: Compression::default(),
+            #[cfg(feature = "tls")]
+            trust: None,
             send_max: Duration::from_secs(30),
             answer_max: Duration::from_secs(120),
             look_every: Duration::from_secs(10),
@@ -196,15 +203,7 @@ impl Connection {
 }
 
 fn client_of(config: &SinkConfig) -> Client {
-    let client = match config.url.starts_with("https:") {
-        true => Client::default(),
-        false => Client::with_http_client(
-            HttpClient::builder(TokioExecutor::new())
-                .pool_idle_timeout(IDLE_MAX)
-                .build(plain_http()),
-        ),
-    };
-    client
+    connected(config)
         .with_url(config.url.clone())
         .with_user(config.user.clone())
         .with_password(config.password.clone())
@@ -220,6 +219,28 @@ fn client_of(config: &SinkConfig) -> Client {
             "max_execution_time",
             config.answer_max.as_secs().max(1).to_string(),
         )
+}
+
+#[cfg(feature = "tls")]
+fn connected(config: &SinkConfig) -> Client {
+    match &config.trust {
+        Some(trust) => over(trust.over(plain_http())),
+        None => over(plain_http()),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn connected(_config: &SinkConfig) -> Client {
+    over(plain_http())
+}
+
+fn over<C>(connector: C) -> Client
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    let mut client = HttpClient::builder(TokioExecutor::new());
+    client.pool_idle_timeout(IDLE_MAX);
+    Client::with_http_client(client.build(connector))
 }
 
 /// Without Nagle's algorithm: it would cost 40 ms an insert (reference clickhouse.md §3).

@@ -35,6 +35,12 @@ pub enum SinkError {
     /// The connection could not be made or broke; the rows may be there or not.
     #[error("no connection to ClickHouse")]
     Network(#[source] ClientError),
+    /// The connection was made, and encrypting it failed.
+    #[error(
+        "no TLS connection to ClickHouse: check that clickhouse.url names its https port and a \
+         host of its certificate, and that clickhouse.ca_file is who signed it"
+    )]
+    Tls(#[source] ClientError),
     /// A row does not fit the columns of the table.
     #[error("rows and columns do not fit: {0}")]
     Mismatch(#[source] ClientError),
@@ -97,7 +103,10 @@ impl SinkError {
 
     /// True where the server was not reached, so that asking it for another table is pointless.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, SinkError::Network(_) | SinkError::TimedOut)
+        matches!(
+            self,
+            SinkError::Network(_) | SinkError::Tls(_) | SinkError::TimedOut
+        )
     }
 
     /// The kind of trouble.
@@ -106,7 +115,7 @@ impl SinkError {
             SinkError::LoginRefused { .. } => FailureReason::Login,
             SinkError::SchemaBehind(_) | SinkError::Mismatch(_) => FailureReason::Schema,
             SinkError::TimedOut => FailureReason::TimeOut,
-            SinkError::Network(_) => FailureReason::Network,
+            SinkError::Network(_) | SinkError::Tls(_) => FailureReason::Network,
             SinkError::Refused { code, .. } => reason_of(*code),
         }
     }
@@ -145,6 +154,8 @@ impl SinkError {
             | ClientError::InvalidColumnsHeader(_)
             | ClientError::SequenceMustHaveLength
             | ClientError::Custom(_) => SinkError::Mismatch(error),
+            #[cfg(feature = "tls")]
+            other if super::tls::is_of_tls(&other) => SinkError::Tls(other),
             other => SinkError::Network(other),
         }
     }

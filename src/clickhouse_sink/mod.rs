@@ -10,10 +10,14 @@ mod health;
 mod money;
 pub mod row;
 pub mod schema;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use connection::{Compression, Connection, SinkConfig};
 pub use error::{FailureReason, SinkError};
 pub use health::{HealthSnapshot, SchemaState, SinkHealth, SinkObserver, Unobserved};
+#[cfg(feature = "tls")]
+pub use tls::{Trust, TrustError};
 
 use crate::core::batch::Batch;
 use crate::core::fact::{Fact, Table};

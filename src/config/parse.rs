@@ -502,6 +502,16 @@ fn check_file(key: &str, path: &str, problems: &mut Problems) {
     }
 }
 
+/// librdkafka looks into its own files; this one is looked into here.
+fn check_authorities(path: &str, problems: &mut Problems) {
+    #[cfg(feature = "tls")]
+    if let Err(error) = crate::clickhouse_sink::Trust::of_file(path.as_ref()) {
+        problems.add("clickhouse.ca_file", error.to_string());
+    }
+    #[cfg(not(feature = "tls"))]
+    check_file("clickhouse.ca_file", path, problems);
+}
+
 fn check_clickhouse(config: &Config, has_tls: bool, problems: &mut Problems) {
     let clickhouse = &config.clickhouse;
     let (scheme, rest) = clickhouse.url.split_once("://").unwrap_or(("", ""));
@@ -520,7 +530,7 @@ fn check_clickhouse(config: &Config, has_tls: bool, problems: &mut Problems) {
     }
     if !clickhouse.ca_file.is_empty() {
         match scheme {
-            "https" => check_file("clickhouse.ca_file", &clickhouse.ca_file, problems),
+            "https" => check_authorities(&clickhouse.ca_file, problems),
             _ => problems.add("clickhouse.ca_file", "only an https:// url uses it"),
         }
     }

@@ -108,7 +108,7 @@ pub fn run(args: &DemoArgs) -> Result<bool, DemoError> {
     schema::apply_blocking(&sink_config(
         &config.clickhouse,
         config.limits.work_in_flight_max,
-    ))?;
+    )?)?;
     let recordings = corpus::recordings();
     let (daemon, address) = listening(config, args.port)?;
     let stage = Stage {

@@ -11,6 +11,8 @@ pub mod kafka;
 pub mod member;
 pub mod prometheus;
 pub mod secure;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod wait;
 
 use std::fs;
