@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use tachograph::check;
 use tachograph::config::{Config, ConfigError, Needs};
 use tachograph::daemon::{self, DaemonError};
 use tachograph::log;
@@ -35,6 +36,7 @@ Examples:
   tachograph replay events.ndjson           draws what a file of records says; needs no services
   tachograph config check tachograph.toml   says all that is wrong with a file
   tachograph schema apply                   makes the tables in ClickHouse
+  tachograph check                          tries every connection and right in turn
   tachograph run --config tachograph.toml   reads Kafka until a signal"
 )]
 struct CommandLine {
@@ -61,6 +63,15 @@ Example:
   tachograph schema print | less"
     )]
     Schema(SchemaCommand),
+    /// Try every connection and right in turn, and say in plain words what is missing
+    #[command(after_help = "\
+Each line begins with ok, warning, missing, refused, wrong or skipped. It joins no group and leaves
+nothing behind. Exit code: 0 all is there; 69 something is missing or away, or http.listen is taken;
+73 the state file cannot be made; 77 a login, certificate or right is refused; 78 the file is wrong.
+
+Example:
+  tachograph check --config /etc/tachograph.toml")]
+    Check(ConfigFile),
     /// Check a configuration file, or print the effective one
     #[command(
         subcommand,
@@ -205,6 +216,7 @@ fn perform(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run(&args)?,
         Command::Replay(args) => return replay(&args),
         Command::Schema(command) => schema(command)?,
+        Command::Check(file) => return check(file.config.as_deref()),
         Command::Config(command) => config(command)?,
         #[cfg(feature = "demo")]
         Command::Demo(args) => return demo(&args),
@@ -236,6 +248,24 @@ fn replay(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         ..ReplaySettings::default()
     };
     Ok(replay::run(args, &settings))
+}
+
+fn check(file: Option<&Path>) -> Result<ExitCode, Failure> {
+    let config = match Config::load(file, Needs::Everything) {
+        Ok(config) => config,
+        Err(error @ ConfigError::Unreadable { .. }) => return Err(error.into()),
+        Err(ConfigError::Problems(problems)) => {
+            for finding in check::of_problems(&problems) {
+                say(&format!("{finding}\n"))?;
+            }
+            return Ok(ExitCode::from(CONFIGURATION));
+        }
+    };
+    // Whoever closed standard output has heard enough, and the exit code still tells.
+    let mut told = |finding: &check::Finding| drop(say(&format!("{finding}\n")));
+    let code = check::run(&config, &mut told);
+    let code = code.map_err(|error| Failure::new(SOFTWARE, error))?;
+    Ok(ExitCode::from(code))
 }
 
 fn config(command: ConfigCommand) -> Result<(), Failure> {

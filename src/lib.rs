@@ -24,6 +24,9 @@ pub mod driver;
 pub mod daemon;
 
 #[cfg(feature = "io")]
+pub mod check;
+
+#[cfg(feature = "io")]
 pub mod replay;
 
 #[cfg(feature = "io")]

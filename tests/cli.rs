@@ -49,6 +49,7 @@ fn every_command_has_help_with_an_example() {
         &["schema", "print"],
         &["schema", "apply"],
         &["schema", "check"],
+        &["check"],
         &["config"],
         &["config", "check"],
         &["config", "print"],
@@ -74,6 +75,7 @@ fn wrong_command_lines_are_64() {
         &["frobnicate"][..],
         &["run", "--confg", "x"],
         &["run", "surplus"],
+        &["check", "surplus"],
         &["config", "check"],
         &["replay"],
         &["schema"],
@@ -94,6 +96,7 @@ fn a_missing_file_is_66() {
     for arguments in [
         &["config", "check", "not-there.toml"][..],
         &["run", "--config", "not-there.toml"],
+        &["check", "--config", "not-there.toml"],
     ] {
         let output = tachograph(arguments);
         assert_eq!(code(&output), 66, "{arguments:?}");

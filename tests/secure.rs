@@ -4,6 +4,8 @@
 //! what to do.
 #![cfg(all(feature = "demo", feature = "tls"))]
 
+#[path = "secure/check.rs"]
+mod check;
 #[path = "secure/clickhouse.rs"]
 mod clickhouse;
 mod support;

@@ -151,6 +151,18 @@ impl Connection {
         self.bounded(QUESTION_MAX, run).await
     }
 
+    /// As [`Connection::fetch`], without a database, which may not be there.
+    ///
+    /// # Errors
+    /// Whatever the server or the network reports.
+    pub async fn fetch_outside<T>(&self, sql: &str) -> Result<Vec<T>, SinkError>
+    where
+        T: clickhouse::RowOwned + clickhouse::RowRead,
+    {
+        let run = self.outside.query_raw(sql).fetch_all::<T>();
+        self.bounded(QUESTION_MAX, run).await
+    }
+
     /// True where the server answers and takes the login.
     ///
     /// # Errors

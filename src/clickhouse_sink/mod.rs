@@ -8,6 +8,7 @@ mod connection;
 mod error;
 mod health;
 mod money;
+pub mod rights;
 pub mod row;
 pub mod schema;
 #[cfg(feature = "tls")]

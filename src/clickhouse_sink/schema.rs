@@ -41,7 +41,7 @@ pub const FILES: [SchemaFile; 2] = [
 /// How the files name the database where they must.
 const DATABASE_PREFIX: &str = "tachograph.";
 /// The table that says which files were applied.
-const MIGRATIONS: &str = "schema_migrations";
+pub(super) const MIGRATIONS: &str = "schema_migrations";
 
 /// What is missing, in words for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -273,7 +273,7 @@ fn missing_column(columns: &BTreeMap<&str, BTreeSet<&str>>) -> Result<(), Schema
 }
 
 /// The name as an identifier of SQL.
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }
 

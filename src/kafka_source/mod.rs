@@ -9,11 +9,15 @@ mod list;
 mod position;
 mod reading;
 mod rebalance;
+mod rights;
+mod survey;
 mod topics;
 mod trouble;
 
 pub use dead_letter::DeadLetters;
 pub use rebalance::{Change, Place};
+pub use rights::{Operation, Rights};
+pub use survey::{Cluster, Survey};
 pub use trouble::Trouble;
 
 use crate::clock::Clock;
@@ -130,7 +134,7 @@ pub enum SourceError {
          give each its own: kafka.instance_id, or --instance-id"
     )]
     Fenced(String),
-    #[error("Kafka ended this consumer for good: {0}")]
+    #[error("Kafka ended this consumer for good: {0}; run `tachograph check`")]
     Fatal(RDKafkaErrorCode),
 }
 
