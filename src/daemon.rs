@@ -103,6 +103,7 @@ fn turn(
         exporter: Arc::clone(&exporter),
         liveness: Arc::clone(&liveness),
         readiness: Arc::clone(&readiness),
+        clock,
         version: env!("CARGO_PKG_VERSION"),
     };
     let stop = shutdown.clone();

@@ -148,6 +148,7 @@ impl Driver {
 
     /// Performs what the pipeline says.
     fn perform(&mut self) {
+        let wall = self.clock.wall();
         while let Some(action) = self.pipeline.poll_action() {
             match action {
                 Action::Insert(batch) => {
@@ -158,7 +159,7 @@ impl Driver {
                         self.halted = Some(Invariant::WorkInFlightBounded);
                     }
                 }
-                Action::Observe(sample) => self.edges.exporter.observe(&sample),
+                Action::Observe(sample) => self.edges.exporter.observe(&sample, wall),
                 Action::DeadLetter(letter) => {
                     self.work_in_flight += 1;
                     self.edges.dead_letters.send(letter);

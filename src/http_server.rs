@@ -3,6 +3,7 @@
 //! Deliberately read-only and without access control: it listens on loopback unless told otherwise,
 //! and shows counts, names and positions, never content. Nothing here asks Kafka or ClickHouse.
 
+use crate::clock::Clock;
 use crate::core::ledger::Watermark;
 use crate::core::pipeline::{PartitionStatus, Snapshot};
 use crate::core::{LogTime, PartitionId};
@@ -137,6 +138,7 @@ pub struct ServerState {
     pub exporter: Arc<Exporter>,
     pub liveness: Arc<Liveness>,
     pub readiness: Arc<Readiness>,
+    pub clock: Clock,
     /// Shown on the page for people.
     pub version: &'static str,
 }
@@ -293,7 +295,7 @@ async fn metrics(State(state): State<ServerState>, renders: Arc<Semaphore>) -> R
     let _place = renders.acquire().await;
     // Many series take a while, and the runtime has other work.
     let exporter = state.exporter;
-    match tokio::task::spawn_blocking(move || exporter.render()).await {
+    match tokio::task::spawn_blocking(move || exporter.render(state.clock.wall())).await {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -436,6 +438,7 @@ mod tests {
             exporter: Arc::new(Exporter::new(&ExporterSettings::default())),
             liveness: Arc::new(Liveness::new(silence_max)),
             readiness: Arc::new(Readiness::starting(&["kafka"])),
+            clock: Clock::new(),
             version: "1.2.3",
         };
         let bound = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();

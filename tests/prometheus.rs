@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use support::prometheus::{Prometheus, Series, Target, check_metrics};
 use support::wait;
+use tachograph::clock::Clock;
 use tachograph::core::invariant::Violations;
 use tachograph::core::ledger::Watermark;
 use tachograph::core::pipeline::{Outcomes, PartitionStatus, Snapshot, Totals};
@@ -49,6 +50,7 @@ fn serve(known_models: &[&str]) -> Served {
         exporter: Arc::clone(&exporter),
         liveness: Arc::new(Liveness::new(PATIENCE)),
         readiness: Arc::new(Readiness::starting(&[])),
+        clock: Clock::new(),
         version: "0.0.0",
     };
     let runtime = Runtime::new().unwrap();
@@ -69,12 +71,14 @@ fn serve(known_models: &[&str]) -> Served {
 
 impl Served {
     fn tell(&self, family: Family, labels: &[&str], change: Move) {
-        self.exporter.observe(&Sample {
+        let sample = Sample {
             family,
             labels: labels.iter().map(|value| Name::from(*value)).collect(),
             change,
+            logged_at: Clock::new().wall(),
             is_replayed: false,
-        });
+        };
+        self.exporter.observe(&sample, sample.logged_at);
     }
 
     fn prometheus(&self) -> Prometheus {
@@ -167,9 +171,9 @@ fn fill(served: &Served) {
 #[test]
 fn promtool_finds_nothing_in_the_text_of_every_family() {
     let served = serve(&[]);
-    check_metrics(&served.exporter.render());
+    check_metrics(&served.exporter.render(Clock::new().wall()));
     fill(&served);
-    let text = served.exporter.render();
+    let text = served.exporter.render(Clock::new().wall());
     for entry in FAMILIES {
         let is_there = text.contains(&format!("# TYPE {} {}\n", entry.name, entry.kind.as_str()));
         assert!(is_there, "{} is missing", entry.name);
@@ -275,7 +279,7 @@ fn strange_bytes_come_back_equal() {
         &["a", "", "m1", &controls, "answer"],
         Move::Add(3),
     );
-    check_metrics(&served.exporter.render());
+    check_metrics(&served.exporter.render(Clock::new().wall()));
     let prometheus = served.prometheus();
     let series = prometheus.query(TOKENS);
     let mut expected: BTreeSet<String> = strange.iter().map(|s| (*s).to_owned()).collect();

@@ -483,6 +483,7 @@ impl Pipeline {
                 if is_observed && sample.change != Move::Create {
                     continue;
                 }
+                sample.logged_at = log_time;
                 sample.is_replayed = is_uncertain;
                 self.actions.push_back(Action::Observe(sample));
             }

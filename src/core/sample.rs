@@ -4,7 +4,7 @@
 //! it (facts.md §5), so the exporter only adds. Names, help texts and buckets are the exporter's;
 //! here is which labels go with which family, in which order.
 
-use super::Name;
+use super::{LogTime, Name};
 
 /// The metric families that facts move (facts.md §5, upper part).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,6 +105,8 @@ pub struct Sample {
     /// Values in the order of [`Family::labels`].
     pub labels: Box<[Name]>,
     pub change: Move,
+    /// Log time that the partition had reached when this was derived; the pipeline says it.
+    pub logged_at: LogTime,
     /// True where the daemon moves a counter again that a predecessor may have moved
     /// (`tachograph_facts_replayed_total`).
     pub is_replayed: bool,

@@ -1,10 +1,10 @@
 //! Every metric family in one table: name, type, unit, labels, help, buckets (facts.md §5).
 //!
 //! Deliberately no values: cells live in `cell`, and what moves them in `own` and in the core's
-//! samples. Cost, unpriced calls and latency quantiles have no source yet; each is a row to add
-//! here.
+//! samples. Cost and unpriced calls have no source yet; each is a row to add here.
 
 use super::cell::Bounds;
+use super::quantile;
 use crate::core::sample::Family;
 use std::fmt::Write as _;
 
@@ -14,6 +14,7 @@ pub enum Kind {
     Counter,
     Gauge,
     Histogram(&'static Bounds),
+    Summary,
 }
 
 impl Kind {
@@ -23,6 +24,7 @@ impl Kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram(_) => "histogram",
+            Kind::Summary => "summary",
         }
     }
 }
@@ -32,6 +34,8 @@ impl Kind {
 pub enum Source {
     /// Samples of the core.
     Fact(Family),
+    /// The same samples of latencies, in rolling windows.
+    Latency,
     /// The daemon's own health; these are its label names.
     Own(Own, &'static [&'static str]),
     /// The `prometheus` crate's own collector, which also has the help texts.
@@ -84,6 +88,7 @@ impl Entry {
     pub fn labels(&self) -> &'static [&'static str] {
         match self.source {
             Source::Fact(family) => family.labels(),
+            Source::Latency => quantile::LABELS,
             Source::Own(_, labels) => labels,
             Source::Process => &[],
         }
@@ -268,6 +273,14 @@ pub static FAMILIES: &[Entry] = &[
         "the field's",
         "By how much counted values fell afterwards, a changed status counting 1. No counter \
          is ever decremented.",
+    ),
+    row(
+        Source::Latency,
+        "tachograph_model_latency_seconds",
+        Kind::Summary,
+        "s",
+        "Latency of model calls by phase, as 50, 90, 99 and 99.9 % of the calls logged in this \
+         minute and the four before did not exceed it. NaN where there were none.",
     ),
     row(
         Source::Own(Own::RecordsRead, PARTITION),
@@ -525,75 +538,4 @@ pub fn markdown() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn every_family_of_facts_has_one_row() {
-        for family in Family::ALL {
-            let rows = FAMILIES
-                .iter()
-                .filter(|entry| entry.source == Source::Fact(family));
-            assert_eq!(rows.count(), 1, "{family:?}");
-        }
-        let names: BTreeSet<&str> = FAMILIES.iter().map(|entry| entry.name).collect();
-        assert_eq!(names.len(), FAMILIES.len());
-    }
-
-    #[test]
-    fn the_type_can_be_seen_in_the_name() {
-        for entry in FAMILIES {
-            let is_counter = entry.kind == Kind::Counter;
-            assert_eq!(entry.name.ends_with("_total"), is_counter, "{}", entry.name);
-            if entry.unit == "s" {
-                let stem = entry.name.trim_end_matches("_total");
-                assert!(stem.ends_with("_seconds"), "{}", entry.name);
-            }
-        }
-    }
-
-    #[test]
-    fn no_label_names_a_user_a_run_or_a_trace() {
-        let never = [
-            "user",
-            "session",
-            "invocation",
-            "trace",
-            "span",
-            "branch",
-            "event",
-            "call",
-        ];
-        for label in FAMILIES.iter().flat_map(|entry| entry.labels()) {
-            for word in never {
-                assert!(!label.starts_with(word), "{label}");
-            }
-        }
-    }
-
-    #[test]
-    fn boundaries_are_those_of_the_conventions() {
-        let seconds = |bounds: &Bounds| -> Vec<String> {
-            bounds.iter().map(|bound| bound.to_string()).collect()
-        };
-        assert_eq!(
-            seconds(&CALL_SECONDS).join(" "),
-            "0.01 0.02 0.04 0.08 0.16 0.32 0.64 1.28 2.56 5.12 10.24 20.48 40.96 81.92 163.84 \
-             327.68 655.36"
-        );
-        assert_eq!(
-            seconds(&AGENT_SECONDS).join(" "),
-            "0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8 25.6 51.2 102.4 204.8 409.6"
-        );
-        assert!(TOKENS.upper.windows(2).all(|pair| pair[1] == pair[0] * 4));
-        assert_eq!(TOKENS.upper.len(), 14);
-    }
-
-    #[test]
-    fn the_table_for_people_names_every_family_once() {
-        let text = markdown();
-        assert_eq!(text.lines().count(), FAMILIES.len() + 2);
-        assert!(text.contains("| `tachograph_anomalies_total` | counter | `app`, `kind` |"));
-    }
-}
+mod tests;

@@ -33,6 +33,7 @@ pub enum Cell {
     Counter(u64),
     Gauge(f64),
     Histogram(Histogram),
+    Summary(Summary),
 }
 
 /// Samples by bucket, their number and their exact sum.
@@ -84,6 +85,35 @@ impl Histogram {
     }
 }
 
+/// What a rolling window shows, beside the number and the sum of all samples ever.
+#[derive(Clone, Default)]
+pub struct Summary {
+    /// Thousandths and the value in nanoseconds; `None` while the window is empty.
+    pub quantiles: Vec<(u64, Option<u64>)>,
+    pub count: u64,
+    /// Nanoseconds.
+    pub sum: u128,
+}
+
+impl Summary {
+    fn model(&self) -> proto::Summary {
+        const NANOS_PER_SECOND: u64 = 1_000_000_000;
+        let quantiles = self.quantiles.iter().map(|(per_mille, nanos)| {
+            let mut quantile = proto::Quantile::default();
+            quantile.set_quantile(*per_mille as f64 / 1_000.0);
+            // As Prometheus' own clients show a window without samples.
+            let seconds = nanos.map(|nanos| in_units(u128::from(nanos), NANOS_PER_SECOND));
+            quantile.set_value(seconds.unwrap_or(f64::NAN));
+            quantile
+        });
+        let mut model = proto::Summary::default();
+        model.set_quantile(quantiles.collect());
+        model.set_sample_count(self.count);
+        model.set_sample_sum(in_units(self.sum, NANOS_PER_SECOND));
+        model
+    }
+}
+
 impl Cell {
     /// The crate's model of this cell under its labels.
     pub fn model(&self, labels: Vec<proto::LabelPair>) -> proto::Metric {
@@ -101,6 +131,7 @@ impl Cell {
                 metric.set_gauge(gauge);
             }
             Cell::Histogram(histogram) => metric.set_histogram(histogram.model()),
+            Cell::Summary(summary) => metric.set_summary(summary.model()),
         }
         metric
     }
@@ -113,6 +144,9 @@ impl fmt::Debug for Cell {
             Cell::Gauge(value) => write!(f, "{value}"),
             Cell::Histogram(histogram) => {
                 write!(f, "{} samples, sum {}", histogram.count(), histogram.sum)
+            }
+            Cell::Summary(summary) => {
+                write!(f, "{} samples, sum {}", summary.count, summary.sum)
             }
         }
     }

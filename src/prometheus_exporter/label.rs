@@ -5,7 +5,6 @@
 //! strangers. Escaping of quotes, backslashes and line feeds is the encoder's; the remaining
 //! control characters have no escape in the format and are replaced here.
 
-use super::cell::Cell;
 use crate::core::Name;
 use std::collections::{HashMap, HashSet};
 
@@ -130,17 +129,17 @@ fn clean(value: &Name) -> Name {
     value.replace(is_bad, "\u{fffd}").into()
 }
 
-/// The series of one family, never more than its budget.
-pub struct SeriesMap {
+/// The series of one family, never more than its budget, each with a cell of type `C`.
+pub struct SeriesMap<C> {
     vocabularies: Box<[Vocabulary]>,
-    series: HashMap<Box<[Name]>, Cell>,
+    series: HashMap<Box<[Name]>, C>,
     max: usize,
     folded: u64,
 }
 
-impl SeriesMap {
+impl<C> SeriesMap<C> {
     /// A family without series.
-    pub fn new(labels: &'static [&'static str], limits: &LabelLimits) -> SeriesMap {
+    pub fn new(labels: &'static [&'static str], limits: &LabelLimits) -> SeriesMap<C> {
         SeriesMap {
             vocabularies: labels.iter().map(|label| vocabulary(label)).collect(),
             series: HashMap::new(),
@@ -155,8 +154,8 @@ impl SeriesMap {
         &mut self,
         values: &[Name],
         admission: &mut Admission,
-        zero: impl FnOnce() -> Cell,
-    ) -> &mut Cell {
+        zero: impl FnOnce() -> C,
+    ) -> &mut C {
         // Whoever is there was admitted, and the common case allocates nothing.
         if self.series.contains_key(values) {
             return self.series.get_mut(values).expect("it was just found");
@@ -204,8 +203,14 @@ impl SeriesMap {
     }
 
     /// Every series with its label values.
-    pub fn iter(&self) -> impl Iterator<Item = (&[Name], &Cell)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[Name], &C)> {
         self.series.iter().map(|(values, cell)| (&**values, cell))
+    }
+
+    /// The same, with cells that may change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&[Name], &mut C)> {
+        let series = self.series.iter_mut();
+        series.map(|(values, cell)| (&**values, cell))
     }
 
     /// Samples that were counted under `other` for want of room.
@@ -218,6 +223,7 @@ impl SeriesMap {
 mod tests {
     use super::*;
     use crate::core::sample::Family;
+    use crate::prometheus_exporter::cell::Cell;
 
     fn limits(max_values: usize, max_series: usize, known: &[&str]) -> LabelLimits {
         LabelLimits {

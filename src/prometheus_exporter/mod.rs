@@ -7,21 +7,23 @@ pub mod catalogue;
 mod cell;
 mod label;
 mod own;
+mod quantile;
 
 pub use label::LabelLimits;
 pub use own::{CommitResult, Rebalance};
 
-use crate::core::Name;
 use crate::core::fact::Table;
 use crate::core::pipeline::Snapshot;
 use crate::core::sample::{Family, Move, Sample};
+use crate::core::{LogTime, Name};
 use catalogue::{Entry, FAMILIES, Kind, Own, Source};
-use cell::{Cell, Histogram};
+use cell::{Cell, Histogram, Summary};
 use label::{Admission, SeriesMap};
 use own::{Health, Series};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{Registry, TextEncoder};
+use quantile::Windows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -47,7 +49,10 @@ pub struct Exporter {
 
 struct State {
     /// By [`Family`], in the order of [`Family::ALL`].
-    facts: Vec<SeriesMap>,
+    facts: Vec<SeriesMap<Cell>>,
+    latencies: SeriesMap<Windows>,
+    /// The wall clock of the newest scrape: a collector is given no time.
+    scraped_at: LogTime,
     admission: Admission,
     health: Health,
 }
@@ -59,6 +64,8 @@ impl Exporter {
         let family = |family: Family| SeriesMap::new(family.labels(), labels);
         let state = Arc::new(Mutex::new(State {
             facts: Family::ALL.into_iter().map(family).collect(),
+            latencies: SeriesMap::new(quantile::LABELS, &quantile::limits(labels)),
+            scraped_at: LogTime(0),
             admission: Admission::new(labels),
             health: Health::new(&settings.version, &settings.revision),
         }));
@@ -75,12 +82,22 @@ impl Exporter {
         Exporter { state, registry }
     }
 
-    /// Moves one series as the core says.
-    pub fn observe(&self, sample: &Sample) {
+    /// Moves one series as the core says, and with it the window of a latency. `now` is the wall
+    /// clock.
+    pub fn observe(&self, sample: &Sample, now: LogTime) {
         let mut state = self.lock();
         let State {
-            facts, admission, ..
+            facts,
+            latencies,
+            admission,
+            ..
         } = &mut *state;
+        if let Move::Observe(nanos) = sample.change
+            && let Some(labels) = quantile::labels_of(sample.family, &sample.labels)
+        {
+            let windows = latencies.cell(&labels, admission, Windows::default);
+            windows.observe(nanos, sample.logged_at, now);
+        }
         let family = &mut facts[sample.family as usize];
         let zero = || zero(entry_of(sample.family).kind);
         let cell = family.cell(&sample.labels, admission, zero);
@@ -154,8 +171,10 @@ impl Exporter {
         self.lock().health.forget_partition(topic, partition);
     }
 
-    /// The exposition in Prometheus' text format 0.0.4.
-    pub fn render(&self) -> String {
+    /// The exposition in Prometheus' text format 0.0.4, windows as they stand at `now`, the wall
+    /// clock.
+    pub fn render(&self, now: LogTime) -> String {
+        self.lock().scraped_at = now;
         let families = self.registry.gather();
         TextEncoder::new()
             .encode_to_string(&families)
@@ -184,6 +203,7 @@ fn zero(kind: Kind) -> Cell {
         Kind::Counter => Cell::Counter(0),
         Kind::Gauge => Cell::Gauge(0.0),
         Kind::Histogram(bounds) => Cell::Histogram(Histogram::new(bounds)),
+        Kind::Summary => Cell::Summary(Summary::default()),
     }
 }
 
@@ -230,6 +250,7 @@ impl State {
     fn series(&mut self, entry: &Entry) -> Vec<Series> {
         match entry.source {
             Source::Process => Vec::new(),
+            Source::Latency => self.latencies(),
             Source::Own(Own::InvocationsOpen, _) => self.invocations_open(),
             Source::Own(Own::SeriesFolded, _) => self.folds(),
             Source::Own(own, _) => self.health.series(own),
@@ -242,16 +263,24 @@ impl State {
         }
     }
 
-    fn folds(&self) -> Vec<Series> {
-        let families = Family::ALL.into_iter().zip(&self.facts);
-        families
-            .map(|(family, series)| {
-                (
-                    vec![entry_of(family).name.into()],
-                    Cell::Counter(series.folded()),
-                )
-            })
+    fn latencies(&mut self) -> Vec<Series> {
+        let now = self.scraped_at;
+        let series = self.latencies.iter_mut();
+        series
+            .map(|(values, windows)| (values.to_vec(), Cell::Summary(windows.summary(now))))
             .collect()
+    }
+
+    fn folds(&self) -> Vec<Series> {
+        let families = FAMILIES.iter().filter_map(|entry| {
+            let folded = match entry.source {
+                Source::Fact(family) => self.facts[family as usize].folded(),
+                Source::Latency => self.latencies.folded(),
+                Source::Own(..) | Source::Process => return None,
+            };
+            Some((vec![entry.name.into()], Cell::Counter(folded)))
+        });
+        families.collect()
     }
 
     fn invocations_open(&mut self) -> Vec<Series> {
@@ -277,6 +306,7 @@ fn family_model(entry: &Entry, series: &[Series]) -> MetricFamily {
         Kind::Counter => MetricType::COUNTER,
         Kind::Gauge => MetricType::GAUGE,
         Kind::Histogram(_) => MetricType::HISTOGRAM,
+        Kind::Summary => MetricType::SUMMARY,
     });
     let metrics = series
         .iter()
@@ -286,207 +316,4 @@ fn family_model(entry: &Entry, series: &[Series]) -> MetricFamily {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::ledger::Watermark;
-    use crate::core::pipeline::{PartitionStatus, Totals};
-    use crate::core::{LogSource, LogTime, Offset, PartitionId, TopicDefaults};
-
-    fn exporter() -> Exporter {
-        Exporter::new(&ExporterSettings {
-            version: "1.2.3".to_owned(),
-            revision: "abc".to_owned(),
-            ..ExporterSettings::default()
-        })
-    }
-
-    fn sample(family: Family, labels: &[&str], change: Move) -> Sample {
-        Sample {
-            family,
-            labels: labels.iter().map(|value| Name::from(*value)).collect(),
-            change,
-            is_replayed: false,
-        }
-    }
-
-    fn partition(number: i32, log_time: i64, complete_up_to: i64) -> PartitionStatus {
-        PartitionStatus {
-            partition: PartitionId(number.unsigned_abs()),
-            source: LogSource {
-                topic: "events".into(),
-                partition: number,
-                defaults: TopicDefaults::default(),
-            },
-            records_read: 7,
-            next: Offset(7),
-            log_time: LogTime(log_time),
-            is_replaying: false,
-            segments_held: 2,
-            held_records: 3,
-            watermark: Watermark::bare(Offset(4)),
-            complete_up_to: LogTime(complete_up_to),
-        }
-    }
-
-    fn snapshot(partitions: Vec<PartitionStatus>) -> Snapshot {
-        Snapshot {
-            totals: Totals::default(),
-            partitions,
-            work_in_flight: 0,
-            facts_waiting: 0,
-            is_paused: false,
-            invocations_open: [("desk".into(), 2)].into(),
-            violations: Vec::new(),
-        }
-    }
-
-    /// Lines of the exposition that begin with `start`.
-    fn lines(exporter: &Exporter, start: &str) -> Vec<String> {
-        let text = exporter.render();
-        let lines = text.lines().filter(|line| line.starts_with(start));
-        lines.map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn the_index_of_a_family_is_its_place() {
-        for (at, family) in Family::ALL.into_iter().enumerate() {
-            assert_eq!(family as usize, at);
-            assert_eq!(entry_of(family).labels(), family.labels());
-        }
-    }
-
-    #[test]
-    fn a_series_is_at_0_before_it_moves() {
-        let exporter = exporter();
-        let labels = ["app", "", "m1", "desk", "model", "ok"];
-        let moved = |change| exporter.observe(&sample(Family::ModelCalls, &labels, change));
-        moved(Move::Create);
-        let series = "tachograph_model_calls_total{app=\"app\",tenant=\"\",model=\"m1\",\
-                      agent=\"desk\",served_by=\"model\",status=\"ok\"}";
-        let start = "tachograph_model_calls_total";
-        assert_eq!(lines(&exporter, start), [format!("{series} 0")]);
-        moved(Move::Add(2));
-        moved(Move::Add(1));
-        assert_eq!(lines(&exporter, start), [format!("{series} 3")]);
-    }
-
-    #[test]
-    fn what_strangers_say_is_escaped() {
-        let exporter = exporter();
-        let labels = ["", "", "m1", "he said \"hi\"\nback\\slash\u{0}", "answer"];
-        exporter.observe(&sample(Family::Tokens, &labels, Move::Add(1)));
-        assert_eq!(
-            lines(&exporter, "tachograph_tokens_total"),
-            ["tachograph_tokens_total{app=\"\",tenant=\"\",model=\"m1\",\
-              agent=\"he said \\\"hi\\\"\\nback\\\\slash\u{fffd}\",token_class=\"answer\"} 1"]
-        );
-    }
-
-    #[test]
-    fn durations_come_in_seconds() {
-        let exporter = exporter();
-        let labels = ["a", "t", ""];
-        let family = Family::ExecuteToolDuration;
-        exporter.observe(&sample(family, &labels, Move::Observe(1_500_000_000)));
-        let start = "gen_ai_execute_tool_duration_seconds";
-        let lines = lines(&exporter, start);
-        let with = |part: &str| {
-            lines
-                .iter()
-                .find(|line| line.contains(part))
-                .unwrap()
-                .clone()
-        };
-        assert!(with("_sum").ends_with(" 1.5"), "{lines:?}");
-        assert!(with("le=\"1.28\"").ends_with(" 0"), "{lines:?}");
-        assert!(with("le=\"2.56\"").ends_with(" 1"), "{lines:?}");
-        assert!(with("le=\"+Inf\"").ends_with(" 1"), "{lines:?}");
-    }
-
-    #[test]
-    fn what_is_unknown_has_no_series() {
-        let exporter = exporter();
-        for start in [
-            "tachograph_lag",
-            "tachograph_sink_up",
-            "tachograph_complete_up_to",
-            "tachograph_log_time",
-        ] {
-            assert_eq!(lines(&exporter, start), [""; 0]);
-        }
-        exporter.set_snapshot(snapshot(vec![
-            partition(0, 5_000, 4_500),
-            partition(1, i64::MIN, i64::MIN),
-        ]));
-        let complete = "tachograph_complete_up_to_timestamp_seconds";
-        assert_eq!(lines(&exporter, complete), [""; 0]);
-        // The second partition is known to be empty: nothing of it can be missing.
-        exporter.lag(&"events".into(), 1, Some(0));
-        assert_eq!(lines(&exporter, complete), [format!("{complete} 4.5")]);
-        assert_eq!(
-            lines(&exporter, "tachograph_log_time"),
-            ["tachograph_log_time_seconds{topic=\"events\",partition=\"0\"} 5"]
-        );
-    }
-
-    #[test]
-    fn a_partition_that_is_gone_leaves_no_series() {
-        let exporter = exporter();
-        exporter.set_snapshot(snapshot(vec![partition(0, 1, 1), partition(1, 1, 1)]));
-        exporter.lag(&"events".into(), 0, Some(4));
-        exporter.lag(&"events".into(), 1, Some(5));
-        assert!(exporter.render().contains("partition=\"0\""));
-        exporter.forget_partition(&"events".into(), 0);
-        let text = exporter.render();
-        assert!(!text.contains("partition=\"0\""), "{text}");
-        assert!(text.contains("tachograph_lag_records{topic=\"events\",partition=\"1\"} 5\n"));
-        assert!(text.contains("tachograph_records_read_total{topic=\"events\",partition=\"1\"} 7"));
-    }
-
-    #[test]
-    fn the_process_and_the_build_show_themselves() {
-        let exporter = exporter();
-        assert_eq!(
-            lines(&exporter, "tachograph_build_info"),
-            ["tachograph_build_info{version=\"1.2.3\",revision=\"abc\"} 1"]
-        );
-        let text = exporter.render();
-        for entry in FAMILIES.iter().filter(|e| e.source == Source::Process) {
-            let head = format!(
-                "# HELP {} {}\n# TYPE {} {}\n",
-                entry.name,
-                entry.help,
-                entry.name,
-                entry.kind.as_str()
-            );
-            assert!(text.contains(&head), "{head}");
-        }
-    }
-
-    #[test]
-    fn the_edges_are_counted() {
-        let exporter = exporter();
-        exporter.inserted(Table::ToolCalls, 20, Duration::from_millis(3));
-        exporter.failed("timeout");
-        exporter.up(false);
-        exporter.commit(CommitResult::Ok);
-        exporter.rebalance(Rebalance::Lost);
-        exporter.limit_reached("drain_max");
-        exporter.lag_seconds(Some(1.5));
-        let text = exporter.render();
-        for line in [
-            "tachograph_rows_inserted_total{table=\"tool_calls\"} 20",
-            "tachograph_rows_inserted_total{table=\"branches\"} 0",
-            "tachograph_insert_seconds_sum{table=\"tool_calls\"} 0.003",
-            "tachograph_insert_errors_total{reason=\"timeout\"} 1",
-            "tachograph_sink_up 0",
-            "tachograph_commits_total{result=\"ok\"} 1",
-            "tachograph_commits_total{result=\"failed\"} 0",
-            "tachograph_rebalances_total{kind=\"lost\"} 1",
-            "tachograph_limit_reached_total{limit=\"drain_max\"} 1",
-            "tachograph_lag_seconds 1.5",
-        ] {
-            assert!(text.lines().any(|have| have == line), "{line}\n{text}");
-        }
-    }
-}
+mod tests;

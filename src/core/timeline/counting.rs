@@ -11,7 +11,7 @@ use crate::core::fact::{
 };
 use crate::core::sample::{Family, Move, Sample};
 use crate::core::usage::TokenUsage;
-use crate::core::{Name, Nanos};
+use crate::core::{LogTime, Name, Nanos};
 use std::sync::Arc;
 
 /// Token classes of `tachograph_tokens_total`, disjoint.
@@ -31,6 +31,7 @@ pub fn sample(family: Family, labels: Vec<Name>, change: Move) -> Sample {
         family,
         labels: labels.into_boxed_slice(),
         change,
+        logged_at: LogTime(i64::MIN),
         is_replayed: false,
     }
 }
