@@ -140,6 +140,7 @@ fn turn(
         limits: config.limits.clone(),
         hash_key: rand::random(),
         is_strict: false,
+        has_state_file: false,
     });
     let ended = Driver::new(edges, pipeline, clock, shutdown.clone()).run();
     shutdown.stop();

@@ -160,6 +160,8 @@ impl Driver {
                     }
                 }
                 Action::Observe(sample) => self.edges.exporter.observe(&sample, wall),
+                // No edge keeps a state file yet: nothing asks for this.
+                Action::SaveState(save) => self.settle(save.work),
                 Action::DeadLetter(letter) => {
                     self.work_in_flight += 1;
                     self.edges.dead_letters.send(letter);

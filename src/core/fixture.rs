@@ -76,6 +76,7 @@ pub fn rows(log: &str, limits: Limits) -> Vec<Fact> {
         limits,
         hash_key: 1,
         is_strict: true,
+        has_state_file: false,
     });
     let partition = PartitionId(0);
     let defaults = TopicDefaults::default();

@@ -114,6 +114,16 @@ impl fmt::Display for Watermark {
     }
 }
 
+/// Up to where the counters of one process have been moved for a partition: by itself, or by others
+/// whose word it took over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// For every record below this offset …
+    pub below: Offset,
+    /// … and for every deadline before this log time.
+    pub before: LogTime,
+}
+
 /// How a partition is taken over from its committed marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakeOver {
@@ -172,6 +182,22 @@ pub fn take_over(committed: Option<Watermark>, log: &Range<Offset>) -> TakeOver 
     }
 }
 
+impl TakeOver {
+    /// The same with what this process remembers to have counted itself, in this life or by its
+    /// state file: whoever said more wins, so that nothing is counted twice. What was counted in
+    /// another log says nothing. Who else counted meanwhile without a word is as uncertain as ever.
+    pub fn remembering(mut self, counted: Option<Counted>, log: &Range<Offset>) -> TakeOver {
+        let is_of_this_log = |counted: &Counted| !self.is_void && counted.below <= log.end;
+        let Some(counted) = counted.filter(is_of_this_log) else {
+            return self;
+        };
+        let floor = &mut self.floor;
+        floor.observed_below = floor.observed_below.max(counted.below);
+        floor.observed_before = floor.observed_before.max(counted.before);
+        self
+    }
+}
+
 /// Work sealed and handed to an edge, with what it keeps back.
 #[derive(Debug)]
 struct Sealed {
@@ -190,6 +216,20 @@ struct Reading {
     uncertain_below: Offset,
     /// The `exported_below` given last, which must never fall.
     exported_last: Offset,
+}
+
+impl Reading {
+    /// Deadlines before this log time have been passed.
+    fn passed(&self) -> LogTime {
+        LogTime(self.log_time.0.saturating_add(1))
+    }
+
+    fn counted(&self) -> Counted {
+        Counted {
+            below: self.next.max(self.floor.observed_below),
+            before: self.passed().max(self.floor.observed_before),
+        }
+    }
 }
 
 /// Everything that decides what may be committed.
@@ -346,6 +386,11 @@ impl Ledger {
         hold.logged_from.map_or(reached, |from| from.min(reached))
     }
 
+    /// Up to where counters have been moved, while the partition is assigned.
+    pub fn counted(&self, partition: PartitionId) -> Option<Counted> {
+        self.partitions.get(&partition).map(Reading::counted)
+    }
+
     /// What may be committed for `partition`, given the first record of its oldest held segment and
     /// what the batch that is being filled keeps back. `None` where the partition is not assigned.
     pub fn watermark(
@@ -367,14 +412,15 @@ impl Ledger {
         let caused = hold
             .caused_from
             .map_or(reading.next, |from| from.min(reading.next));
-        let passed = LogTime(reading.log_time.0.saturating_add(1));
+        let passed = reading.passed();
+        let counted = reading.counted();
         let deadline = hold.deadline_from.map_or(passed, |from| from.min(passed));
         let marks = Watermark {
             resume_from,
             exported_below: caused.max(reading.floor.exported_below),
             abandoned_before: deadline.max(reading.floor.abandoned_before),
-            observed_below: reading.next.max(reading.floor.observed_below),
-            observed_before: passed.max(reading.floor.observed_before),
+            observed_below: counted.below,
+            observed_before: counted.before,
             is_clean: false,
         };
         if marks.exported_below < reading.exported_last {
@@ -472,6 +518,39 @@ mod tests {
         let taken = take_over(Some(Watermark::bare(Offset(30))), &(Offset(0)..Offset(20)));
         assert!(taken.is_void);
         assert_eq!(taken.start, Offset(0));
+    }
+
+    #[test]
+    fn what_was_counted_here_is_not_counted_again() {
+        let log = Offset(0)..Offset(100);
+        let counted = |below, before| {
+            Some(Counted {
+                below: Offset(below),
+                before: LogTime(before),
+            })
+        };
+        let committed = Watermark {
+            observed_before: LogTime(50),
+            ..Watermark::bare(Offset(30))
+        };
+        let floor = |counted| {
+            let taken = take_over(Some(committed), &log).remembering(counted, &log);
+            let (below, before) = (taken.floor.observed_below.0, taken.floor.observed_before.0);
+            (below, before)
+        };
+        assert_eq!(floor(None), (30, 50));
+        assert_eq!(floor(counted(40, 60)), (40, 60), "the file knows more");
+        assert_eq!(floor(counted(20, 40)), (30, 50), "others have gone on");
+        assert_eq!(floor(counted(101, 60)), (30, 50), "of another log");
+        let anew = take_over(Some(Watermark::bare(Offset(101))), &log);
+        let anew = anew.remembering(counted(40, 60), &log);
+        assert_eq!(anew.floor.observed_below, Offset(0), "the commit is void");
+        // A crash before the first commit.
+        let first = take_over(None, &log).remembering(counted(40, 60), &log);
+        assert_eq!(
+            (first.start, first.floor.observed_below),
+            (Offset(0), Offset(40))
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The pipeline composes everything below it. It has no clock, no error type and no opinion about
 //! transport: the driver tells it what happened and performs what it says.
 
+mod saving;
+
 use super::batch::{Batch, Batcher};
 use super::dialect::{self, DeadLetterReason, DecodeContext, Decoded, RecordBytes};
 use super::fact::Fact;
@@ -12,7 +14,9 @@ pub use super::record::{DeadLetter, Record};
 use super::sample::{Move, Sample};
 pub use super::status::{Outcomes, PartitionStatus, Snapshot, Totals};
 use super::timeline::{Applied, Derived, RecordAt, Timelines};
-use super::{Coordinates, Limits, LogSource, LogTime, Now, Offset, PartitionId};
+use super::{Coordinates, Limits, LogSource, LogTime, Name, Now, Offset, PartitionId};
+use saving::Saving;
+pub use saving::{CountedMarks, Save};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,6 +53,12 @@ pub enum Input<'p> {
     Tick,
     /// Seal what waits, now.
     Drain,
+    /// The counters are wanted in the state file, now.
+    Save,
+    /// What this process counted in an earlier life, by its state file. Before any `Assigned`.
+    Restored { counted: CountedMarks },
+    /// The log of a partition is another one than that of which anything was counted.
+    MadeAnew { topic: Name, partition: i32 },
 }
 
 /// What the driver must do.
@@ -58,6 +68,9 @@ pub enum Action {
     Insert(Batch),
     /// Move one series.
     Observe(Sample),
+    /// Write the counters as moved by the actions before this one, with these marks, to the state
+    /// file, then say `Settled`.
+    SaveState(Save),
     /// Produce a dead letter, then say `Settled`.
     DeadLetter(Box<DeadLetter>),
     /// Commit these marks for a partition.
@@ -81,6 +94,8 @@ pub struct Settings {
     pub hash_key: u64,
     /// Broken invariants panic (tests, simulation) instead of being counted.
     pub is_strict: bool,
+    /// Commits wait until a state file has what they say was counted.
+    pub has_state_file: bool,
 }
 
 struct Assigned {
@@ -100,6 +115,7 @@ pub struct Pipeline {
     actions: VecDeque<Action>,
     derived: Vec<Derived>,
     totals: Totals,
+    saving: Saving,
     is_draining: bool,
     is_paused: bool,
     has_halted: bool,
@@ -122,6 +138,7 @@ impl Pipeline {
             actions: VecDeque::new(),
             derived: Vec::new(),
             totals: Totals::default(),
+            saving: Saving::default(),
             is_draining: false,
             is_paused: false,
             has_halted: false,
@@ -138,7 +155,8 @@ impl Pipeline {
                 committed,
                 log,
             } => {
-                let taken = ledger::take_over(committed, &log);
+                let counted = self.saving.counted(&source.topic, source.partition);
+                let taken = ledger::take_over(committed, &log).remembering(counted, &log);
                 self.assign(partition, source, &taken, now);
             }
             Input::Revoked { partition } | Input::Lost { partition } => self.forget(partition),
@@ -150,9 +168,15 @@ impl Pipeline {
             } => {
                 self.caught_up(partition, next, log_time, now);
             }
-            Input::Settled { work } => self.ledger.settle(work, &mut self.violations),
+            Input::Settled { work } => self.settle(work),
             Input::Tick => {}
-            Input::Drain => self.is_draining = true,
+            Input::Drain => {
+                self.is_draining = true;
+                self.saving.want();
+            }
+            Input::Save => self.saving.want(),
+            Input::Restored { counted } => self.saving.restore(counted),
+            Input::MadeAnew { topic, partition } => self.saving.made_anew(topic, partition),
         }
         self.seal_due(now);
         self.commit_due(now);
@@ -172,11 +196,9 @@ impl Pipeline {
 
     /// When the pipeline wants to be told the time again.
     pub fn poll_deadline(&self) -> Option<Now> {
-        let commit = self
-            .assigned
-            .values()
-            .map(|assigned| assigned.commit_due)
-            .min();
+        let commits = self.assigned.values().map(|assigned| assigned.commit_due);
+        // What comes when it is settled, no clock brings nearer.
+        let commit = commits.min().filter(|_| !self.saving.is_waiting());
         let batch = self
             .has_place()
             .then(|| self.batcher.deadline(&self.settings.limits))
@@ -187,23 +209,10 @@ impl Pipeline {
         }
     }
 
-    /// True where nothing waits and nothing is in flight.
+    /// True where nothing waits, nothing is in flight and what was counted is written down.
     pub fn is_drained(&self) -> bool {
-        self.batcher.is_empty() && self.ledger.in_flight() == 0
-    }
-
-    /// The marks to commit when a partition is handed over in order. `None` where it is not
-    /// assigned.
-    pub fn hand_over(&mut self, partition: PartitionId) -> Option<Watermark> {
-        let marks = self.watermark(partition)?;
-        if self.is_drained() {
-            let next = self.ledger.next_offset(partition)?;
-            let is_caught_up = marks.exported_below >= next;
-            self.violations
-                .check(Invariant::DrainedMeansCaughtUp, is_caught_up);
-        }
-        let is_clean = self.ledger.is_certain(partition, &marks);
-        Some(Watermark { is_clean, ..marks })
+        let is_settled = self.batcher.is_empty() && self.ledger.in_flight() == 0;
+        is_settled && self.is_saved()
     }
 
     /// The facts of every held segment as they stand, exported or not; releases nothing. For
@@ -295,7 +304,12 @@ impl Pipeline {
     }
 
     fn forget(&mut self, partition: PartitionId) {
-        self.assigned.remove(&partition);
+        if let (Some(gone), Some(counted)) = (
+            self.assigned.remove(&partition),
+            self.ledger.counted(partition),
+        ) {
+            self.saving.forget(partition, &gone.source, counted);
+        }
         self.batcher.forget(partition);
         self.ledger.forget(partition);
     }
@@ -545,38 +559,6 @@ impl Pipeline {
         let is_bounded = self.ledger.in_flight() <= bound;
         self.violations
             .check(Invariant::WorkInFlightBounded, is_bounded);
-    }
-
-    fn watermark(&mut self, partition: PartitionId) -> Option<Watermark> {
-        let held_from = self.assigned.get(&partition)?.timelines.held_from();
-        let filling = self.batcher.hold(partition);
-        self.ledger
-            .watermark(partition, held_from, filling, &mut self.violations)
-    }
-
-    fn commit_due(&mut self, now: Now) {
-        let due: Vec<PartitionId> = self
-            .assigned
-            .iter()
-            .filter(|(_, assigned)| assigned.commit_due <= now)
-            .map(|(id, _)| *id)
-            .collect();
-        for partition in due {
-            let marks = self.watermark(partition);
-            let Some(assigned) = self.assigned.get_mut(&partition) else {
-                continue;
-            };
-            assigned.commit_due = Now(now.0 + self.settings.limits.commit_interval);
-            if let Some(watermark) = marks
-                && assigned.committed_last != Some(watermark)
-            {
-                assigned.committed_last = Some(watermark);
-                self.actions.push_back(Action::Commit {
-                    partition,
-                    watermark,
-                });
-            }
-        }
     }
 
     /// Backpressure is limits meeting: pause at `work_in_flight_max`, resume at half.

@@ -223,6 +223,7 @@ impl Run {
                 limits,
                 hash_key,
                 is_strict: settings.is_strict,
+                has_state_file: false,
             }),
             defaults_of: Arc::clone(&settings.defaults_of),
             is_assigned: false,
@@ -315,6 +316,7 @@ impl Run {
                     self.halted.get_or_insert(invariant);
                     continue;
                 }
+                Action::SaveState(save) => save.work,
                 Action::Observe(_) | Action::Commit { .. } | Action::Pause | Action::Resume => {
                     continue;
                 }

@@ -75,6 +75,7 @@ fn pipeline(producer: &str, silence: Duration) -> Pipeline {
         limits,
         hash_key: 7,
         is_strict: true,
+        has_state_file: false,
     });
     let defaults = TopicDefaults {
         producer: Name0(Arc::from(producer)),

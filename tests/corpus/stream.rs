@@ -43,6 +43,7 @@ pub fn facts(text: &str, producer: &str, are_arrivals: bool) -> Vec<Fact> {
         limits: limits(),
         hash_key: 7,
         is_strict: true,
+        has_state_file: false,
     };
     let mut pipeline = Pipeline::new(settings);
     let partition = PartitionId(0);

@@ -239,6 +239,7 @@ fn pipeline(work_in_flight_max: usize) -> Pipeline {
         limits,
         hash_key: 1,
         is_strict: true,
+        has_state_file: false,
     });
     let source = LogSource {
         topic: Arc::from("t"),

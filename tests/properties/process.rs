@@ -125,6 +125,7 @@ impl<'l> Life<'l> {
             },
             hash_key: 7,
             is_strict: true,
+            has_state_file: false,
         });
         let source = LogSource {
             topic: Arc::from("events"),
@@ -163,6 +164,7 @@ impl<'l> Life<'l> {
                     }
                     Action::Commit { watermark, .. } => self.commits.push(watermark),
                     Action::Halt(invariant) => panic!("halted: {invariant:?}"),
+                    Action::SaveState(_) => panic!("no state file is kept"),
                     Action::Observe(_) | Action::Pause | Action::Resume => {}
                 }
             }

@@ -1,6 +1,7 @@
 //! What came out against what must come out: by the oracle's lines, and by a run in which nothing
 //! goes wrong.
 
+use super::hosts;
 use super::oracle::{Expected, Lines};
 use super::tables::{Counters, Series, Sink};
 use super::workload::PARTITIONS;
@@ -108,6 +109,9 @@ pub fn verdict(world: &World, expected: &Expected) -> Result<(), String> {
 /// Counters are exact where nobody died or was left behind; else they may be ahead by what was
 /// counted again.
 fn count(world: &World, expected: &Expected, reference: &Counters) -> Result<(), String> {
+    if world.faults.has_state_files() {
+        return hosts::verdict(world, &reference.moved);
+    }
     let (moved, tally) = (&world.counters.moved, &world.tally);
     if tally.crashes + tally.losses == 0 {
         differ(
@@ -140,7 +144,7 @@ fn count(world: &World, expected: &Expected, reference: &Counters) -> Result<(),
 }
 
 /// Histograms restart at zero with their process.
-fn is_monotone(family: Family) -> bool {
+pub fn is_monotone(family: Family) -> bool {
     !matches!(
         family,
         Family::OperationDuration

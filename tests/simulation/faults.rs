@@ -88,12 +88,20 @@ pub enum Fault {
     Stalls,
     /// Tools that run for longer than `silence_max`.
     LongTools,
+    /// Every host keeps a state file.
+    StateFiles,
+    /// Some hosts do, others do not.
+    SomeStateFiles,
+    /// Saving takes seconds, and its end is heard of later.
+    SlowSaves,
+    /// The partitions of a process that died wait for its return.
+    StaticMembers,
 }
 
 use Fault::{
     AnyOrder, Crash, Duplicates, FailingInserts, Handover, LongTools, Lost, LostAcks, LostCommits,
     OrderlyRestart, OutOfTime, Pauses, Poison, Quiet, SinkDown, SlowDeadLetters, SlowInserts,
-    Stalls, Strays, TinyLimits, Tombstones,
+    SlowSaves, SomeStateFiles, Stalls, StateFiles, StaticMembers, Strays, TinyLimits, Tombstones,
 };
 
 /// A named choice of faults: some in every seed, of the others a random half.
@@ -105,7 +113,7 @@ pub struct Mix {
 }
 
 /// Every mix, from calm to everything.
-pub const MIXES: [Mix; 12] = [
+pub const MIXES: [Mix; 14] = [
     Mix {
         name: "calm",
         always: &[],
@@ -215,6 +223,38 @@ pub const MIXES: [Mix; 12] = [
         ],
     },
     Mix {
+        name: "state_files",
+        always: &[StateFiles, StaticMembers, Crash],
+        may: &[
+            Handover,
+            OrderlyRestart,
+            SlowSaves,
+            LostCommits,
+            SlowInserts,
+            AnyOrder,
+            TinyLimits,
+            Strays,
+            Pauses,
+            Quiet,
+        ],
+    },
+    Mix {
+        name: "state_take_over",
+        always: &[SomeStateFiles, Crash],
+        may: &[
+            Lost,
+            Handover,
+            OrderlyRestart,
+            OutOfTime,
+            SlowSaves,
+            LostCommits,
+            SlowInserts,
+            LongTools,
+            Stalls,
+            Quiet,
+        ],
+    },
+    Mix {
         name: "everything",
         always: &[],
         may: &[
@@ -256,6 +296,11 @@ impl Faults {
 
     pub fn has(&self, fault: Fault) -> bool {
         self.0.contains(&fault)
+    }
+
+    /// True where at least some hosts keep a state file.
+    pub fn has_state_files(&self) -> bool {
+        self.has(StateFiles) || self.has(SomeStateFiles)
     }
 }
 

@@ -3,14 +3,13 @@
 //! It decides nothing about records; the marks that it hands over are the pipelines' own.
 
 use super::faults::{Fault, Strike};
+use super::flights::Load;
 use super::workload::PARTITIONS;
-use super::world::{
-    Daemon, Draining, Load, PROCESSES, Position, World, offset, partition_id, source,
-};
+use super::world::{Daemon, Draining, PROCESSES, Position, World, offset, partition_id, source};
 use std::collections::BTreeMap;
 use tachograph::core::Offset;
 use tachograph::core::ledger::take_over;
-use tachograph::core::pipeline::{Input, Pipeline};
+use tachograph::core::pipeline::{Input, Pipeline, Settings};
 
 impl World {
     pub fn strike(&mut self, strike: Strike) {
@@ -43,14 +42,19 @@ impl World {
             if self.broker.owner[partition] == Some(daemon.life) {
                 self.broker.owner[partition] = None;
                 self.broker.assign_at[partition] = self.now_ms + self.dice.range(100, 4_000);
+                let is_static = self.faults.has(Fault::StaticMembers);
+                self.broker.awaits[partition] = is_static.then_some(index);
             }
         }
         for flight in daemon.flights {
-            if let Load::Facts(facts) = flight.load
-                && self.dice.percent(50)
-            {
-                self.orphans
-                    .push((self.now_ms + self.dice.range(0, 6_000), facts));
+            match flight.load {
+                Load::Facts(facts) if self.dice.percent(50) => {
+                    let due_ms = self.now_ms + self.dice.range(0, 6_000);
+                    self.orphans.push((due_ms, facts));
+                }
+                // Renamed in the last moment, or not any more.
+                Load::State(file) if self.dice.percent(50) => self.hosts[index].write(file),
+                _ => {}
             }
         }
         self.restart_at[index] = self.now_ms + self.dice.range(50, 8_000);
@@ -111,9 +115,14 @@ impl World {
 
     pub fn start(&mut self, index: usize) {
         self.lives += 1;
-        self.processes[index] = Some(Daemon {
+        let settings = Settings {
+            has_state_file: self.hosts[index].keeps_file,
+            ..self.settings.clone()
+        };
+        let mut daemon = Daemon {
             life: self.lives,
-            pipeline: Pipeline::new(self.settings.clone()),
+            host: index,
+            pipeline: Pipeline::new(settings),
             started_ms: self.now_ms,
             positions: BTreeMap::new(),
             flights: Vec::new(),
@@ -121,7 +130,11 @@ impl World {
             reads_most: self.dice.pick(&[3, 6, 40, 40]),
             draining: None,
             zombie: None,
-        });
+        };
+        if let Some(counted) = self.hosts[index].begin() {
+            self.tell(&mut daemon, Input::Restored { counted });
+        }
+        self.processes[index] = Some(daemon);
     }
 
     /// Gives unowned partitions to whoever is up, in the group and not leaving.
@@ -137,10 +150,12 @@ impl World {
                         .as_ref()
                         .is_some_and(|d| d.zombie.is_none() && d.draining.is_none())
                 })
+                .filter(|&i| self.broker.awaits[partition].is_none_or(|awaited| awaited == i))
                 .collect();
             if able.is_empty() {
-                return;
+                continue;
             }
+            self.broker.awaits[partition] = None;
             let index = self.dice.pick(&able);
             let Some(mut daemon) = self.processes[index].take() else {
                 return;
@@ -177,8 +192,9 @@ impl World {
         self.tally.out_of_time += u64::from(!is_drained);
         for partition in draining.partitions {
             let id = partition_id(partition);
-            if let Some(marks) = daemon.pipeline.hand_over(id) {
-                self.commit(daemon.life, id, marks);
+            match daemon.pipeline.hand_over(id) {
+                Some(marks) => self.commit(daemon.life, id, marks),
+                None => self.tally.unsaved += u64::from(daemon.positions.contains_key(&partition)),
             }
             daemon.positions.remove(&partition);
             self.broker.owner[partition] = None;

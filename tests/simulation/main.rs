@@ -8,7 +8,9 @@
 
 mod compare;
 mod faults;
+mod flights;
 mod group;
+mod hosts;
 mod oracle;
 mod spoil;
 mod tables;
@@ -131,5 +133,5 @@ macro_rules! mixes {
 
 mixes! {
     calm crashes graceful out_of_time zombies flaky_sink lost_acks backpressure poison_strays
-    pauses quiet everything
+    pauses quiet state_files state_take_over everything
 }

@@ -99,6 +99,9 @@ pub struct Tally {
     pub resumes_after_release: u64,
     /// Commits that did not arrive.
     pub commits_lost: u64,
+    /// Partitions handed over before the state file had what was counted of them.
+    pub unsaved: u64,
+    pub scrapes: u64,
     pub segments: u64,
     pub headless: u64,
 }
@@ -118,6 +121,8 @@ impl Tally {
         self.letters += other.letters;
         self.resumes_after_release += other.resumes_after_release;
         self.commits_lost += other.commits_lost;
+        self.unsaved += other.unsaved;
+        self.scrapes += other.scrapes;
         self.segments += other.segments;
         self.headless += other.headless;
     }
@@ -164,7 +169,14 @@ impl fmt::Display for Tally {
             f,
             "{} partitions resumed after release",
             self.resumes_after_release
-        )
+        )?;
+        if self.scrapes > 0 {
+            let Tally {
+                scrapes, unsaved, ..
+            } = self;
+            write!(f, ", {scrapes} scrapes, {unsaved} handovers not saved")?;
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,8 @@
 //! Each part is as plain as can be and refuses what the real one refuses. All follows from one seed.
 
 use super::faults::{Dice, Fault, Faults, Mix, strikes};
+use super::flights::{Flight, Load};
+use super::hosts::{File, Host};
 use super::tables::{Counters, Sink, Tally, told};
 use super::workload::{self, EPOCH_MS, Log, PARTITIONS, Silence};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tachograph::core::dialect::DeadLetterReason;
 use tachograph::core::fact::Fact;
-use tachograph::core::ledger::{Watermark, WorkId};
+use tachograph::core::ledger::Watermark;
 use tachograph::core::pipeline::{Action, Input, Pipeline, Record, Settings};
 use tachograph::core::{Limits, LogSource, LogTime, Now, Offset, PartitionId, TopicDefaults};
 
@@ -25,24 +27,8 @@ pub struct Broker {
     pub committed: [Option<Watermark>; PARTITIONS],
     /// When an unowned partition is given away, ms.
     pub assign_at: [i64; PARTITIONS],
-}
-
-/// Work on its way to an edge.
-#[derive(Debug)]
-pub struct Flight {
-    pub work: WorkId,
-    pub due_ms: i64,
-    pub load: Load,
-}
-
-#[derive(Debug)]
-pub enum Load {
-    Facts(Vec<Fact>),
-    Letter {
-        at: (usize, i64),
-        reason: DeadLetterReason,
-        payload: Vec<u8>,
-    },
+    /// The process that an unowned partition waits for, where members are static.
+    pub awaits: [Option<usize>; PARTITIONS],
 }
 
 /// One assigned partition as the source sees it.
@@ -63,6 +49,8 @@ pub struct Draining {
 /// One life of one process.
 pub struct Daemon {
     pub life: u64,
+    /// The index of its process, and of its host.
+    pub host: usize,
     pub pipeline: Pipeline,
     pub started_ms: i64,
     pub positions: BTreeMap<usize, Position>,
@@ -90,6 +78,7 @@ pub struct World {
     pub letters: BTreeMap<(usize, i64), (DeadLetterReason, Vec<u8>)>,
     pub counters: Counters,
     pub processes: Vec<Option<Daemon>>,
+    pub hosts: Vec<Host>,
     pub restart_at: [i64; PROCESSES],
     /// Inserts of dead processes that land later.
     pub orphans: Vec<(i64, Vec<Fact>)>,
@@ -154,6 +143,7 @@ impl World {
         let mut dice = Dice::new(seed, 1);
         let faults = Faults::choose(mix, &mut dice);
         let limits = limits(&faults, &mut dice);
+        let hosts = Host::all(&faults, &mut dice);
         let silence = Silence::new(limits.silence_max, limits.tool_silence_max);
         let log = workload::write(&mut Dice::new(seed, 2), &faults, silence);
         let sink_down = faults.has(Fault::SinkDown).then(|| {
@@ -165,7 +155,9 @@ impl World {
                 limits,
                 hash_key: 7,
                 is_strict: true,
+                has_state_file: false,
             },
+            hosts,
             processes: (0..PROCESSES).map(|_| None).collect(),
             dice,
             faults,
@@ -222,6 +214,7 @@ impl World {
             }
         }
         self.settle()?;
+        self.scrape_all()?;
         self.tally.inserted = self.sink.inserted;
         self.tally.rows = self.sink.rows.len() as u64;
         Ok(())
@@ -278,7 +271,7 @@ impl World {
 
     /// True while no edge is in trouble: at the end, and in the second half of a gap, when the
     /// marks must catch up.
-    fn is_healthy(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         let is_in_gap = |(from, below)| (from + (below - from) / 2..below).contains(&self.now_ms);
         self.is_calm || self.log.gap.is_some_and(is_in_gap)
     }
@@ -290,7 +283,7 @@ impl World {
         }
     }
 
-    fn fail(&mut self, error: String) {
+    pub fn fail(&mut self, error: String) {
         self.error.get_or_insert(error);
     }
 
@@ -319,6 +312,7 @@ impl World {
                 continue;
             }
             self.step(&mut daemon);
+            self.scrape_now_and_then(&mut daemon);
             let has_left = self.hand_over(&mut daemon, index);
             if !has_left {
                 self.processes[index] = Some(daemon);
@@ -327,7 +321,10 @@ impl World {
     }
 
     fn step(&mut self, daemon: &mut Daemon) {
-        self.tell(daemon, Input::Tick);
+        // Else the time is heard with a record, in the midst of what it moves.
+        if !self.faults.has_state_files() || self.dice.percent(50) {
+            self.tell(daemon, Input::Tick);
+        }
         self.settle_flights(daemon);
         if let Some((_, believes_until)) = daemon.zombie
             && self.now_ms >= believes_until
@@ -441,7 +438,15 @@ impl World {
                     };
                     self.launch(daemon, letter.work, load);
                 }
-                Action::Observe(sample) => self.counters.observe(&sample),
+                Action::Observe(sample) => {
+                    self.counters.observe(&sample);
+                    self.hosts[daemon.host].observe(&sample);
+                }
+                Action::SaveState(save) => {
+                    let cells = self.hosts[daemon.host].cells.clone();
+                    let counted = save.counted;
+                    self.launch(daemon, save.work, Load::State(File { cells, counted }));
+                }
                 Action::Commit {
                     partition,
                     watermark,
@@ -457,83 +462,6 @@ impl World {
                 Action::Pause => daemon.is_paused = true,
                 Action::Resume => daemon.is_paused = false,
                 Action::Halt(invariant) => self.fail(format!("halted: {}", invariant.as_str())),
-            }
-        }
-    }
-
-    fn launch(&mut self, daemon: &mut Daemon, work: WorkId, load: Load) {
-        let is_letter = matches!(load, Load::Letter { .. });
-        let slow = if is_letter {
-            Fault::SlowDeadLetters
-        } else {
-            Fault::SlowInserts
-        };
-        let is_slow = !self.is_healthy() && self.faults.has(slow);
-        let most_ms = match is_slow {
-            true if self.dice.percent(15) => 12_000,
-            true => 4_000,
-            false => 150,
-        };
-        let mut due_ms = self.now_ms + self.dice.range(1, most_ms);
-        if !self.faults.has(Fault::AnyOrder) {
-            let last = daemon.flights.iter().map(|flight| flight.due_ms).max();
-            due_ms = due_ms.max(last.unwrap_or(0));
-        }
-        daemon.flights.push(Flight { work, due_ms, load });
-    }
-
-    fn settle_flights(&mut self, daemon: &mut Daemon) {
-        let mut flights = std::mem::take(&mut daemon.flights);
-        flights.sort_by_key(|flight| flight.due_ms);
-        let mut waiting = Vec::new();
-        let mut settled = Vec::new();
-        for mut flight in flights {
-            if flight.due_ms > self.now_ms {
-                waiting.push(flight);
-            } else if self.land(&flight.load) {
-                settled.push(flight.work);
-            } else {
-                flight.due_ms = self.now_ms + self.dice.range(20, 1_500);
-                waiting.push(flight);
-            }
-        }
-        daemon.flights = waiting;
-        for work in settled {
-            self.tell(daemon, Input::Settled { work });
-        }
-    }
-
-    /// Tries to store something; true where the edge says that it is durable.
-    fn land(&mut self, load: &Load) -> bool {
-        let is_healthy = self.is_healthy();
-        let dice = &mut self.dice;
-        let chance = |fault, percent, dice: &mut Dice| {
-            !is_healthy && self.faults.has(fault) && dice.percent(percent)
-        };
-        match load {
-            Load::Facts(facts) => {
-                let is_down = !is_healthy
-                    && self
-                        .sink_down
-                        .is_some_and(|(from, below)| (from..below).contains(&self.now_ms));
-                if is_down || chance(Fault::FailingInserts, 40, dice) {
-                    return false;
-                }
-                if let Err(error) = self.sink.insert(facts) {
-                    self.error.get_or_insert(error);
-                }
-                !chance(Fault::LostAcks, 40, dice)
-            }
-            Load::Letter {
-                at,
-                reason,
-                payload,
-            } => {
-                if chance(Fault::SlowDeadLetters, 30, dice) {
-                    return false;
-                }
-                self.letters.insert(*at, (*reason, payload.clone()));
-                true
             }
         }
     }
