@@ -32,7 +32,7 @@ pub struct Config {
     pub clickhouse: ClickHouse,
     /// Address of `/metrics` and the health routes.
     pub http_listen: String,
-    /// State file of a later build; empty: none.
+    /// State file; empty: none.
     pub state_file: String,
     pub labels: Labels,
     /// Price book of a later build; empty: none.

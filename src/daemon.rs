@@ -10,14 +10,17 @@ use crate::clock::Clock;
 use crate::config::{ClickHouse, Compression, Config};
 use crate::core::fact::Table;
 use crate::core::invariant::Invariant;
+use crate::core::ledger::WorkId;
 use crate::core::pipeline::{Pipeline, Settings};
 use crate::driver::{Driver, Edges, Ended, READY_PARTS};
 use crate::http_server::{Bound, Liveness, Readiness, ServeError, Server, ServerState};
 use crate::kafka_source::{DeadLetters, Source, SourceError};
 use crate::prometheus_exporter::{Exporter, ExporterSettings, LabelLimits};
 use crate::shutdown::Shutdown;
+use crate::state_file::{Saver, StateError, StateFile};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
@@ -39,6 +42,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Listen(ServeError),
     #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
     Kafka(SourceError),
     #[error("{error}; check clickhouse.user and the password for {url}")]
     ClickHouseLogin { url: String, error: SinkError },
@@ -56,6 +61,7 @@ impl DaemonError {
         match self {
             DaemonError::Address(..)
             | DaemonError::Trust(_)
+            | DaemonError::State(_)
             | DaemonError::Kafka(SourceError::Configuration(_) | SourceError::Fenced(_)) => 78,
             DaemonError::Listen(_) => 69,
             DaemonError::Kafka(SourceError::LoginRefused { .. })
@@ -99,7 +105,12 @@ fn turn(
     let exporter = Arc::new(Exporter::new(&exporter_settings(config)));
     let liveness = Arc::new(Liveness::new(SILENCE_MAX));
     let readiness = Arc::new(Readiness::starting(&READY_PARTS));
+    // The pipeline's bound, the one dead letter beyond it, and room that is never used: a message
+    // that finds none would hold its offset for ever.
+    let (settle, settled) = sync_channel(2 * config.limits.work_in_flight_max + 8);
+    let state_file = state_file(config, &exporter, &settle, clock)?;
     let state = ServerState {
+        gate: state_file.as_ref().map(Saver::gate),
         exporter: Arc::clone(&exporter),
         liveness: Arc::clone(&liveness),
         readiness: Arc::clone(&readiness),
@@ -115,9 +126,7 @@ fn turn(
     let sink_config = sink_config(&config.clickhouse, config.limits.work_in_flight_max)?;
     runtime.block_on(knock(&sink_config))?;
     let source = Source::connect(config, clock).map_err(DaemonError::Kafka)?;
-    // The pipeline's bound, the one dead letter beyond it, and room that is never used: a message
-    // that finds none would hold its offset for ever.
-    let (settle, settled) = sync_channel(2 * config.limits.work_in_flight_max + 8);
+    let has_state_file = state_file.is_some();
     let observer = Arc::new(Observer(Arc::clone(&exporter)));
     let edges = Edges {
         source,
@@ -132,6 +141,7 @@ fn turn(
         ),
         dead_letters: dead_letters(config, settle, runtime.handle().clone())?,
         settled,
+        state_file,
         exporter,
         readiness,
         liveness,
@@ -140,7 +150,7 @@ fn turn(
         limits: config.limits.clone(),
         hash_key: rand::random(),
         is_strict: false,
-        has_state_file: false,
+        has_state_file,
     });
     let ended = Driver::new(edges, pipeline, clock, shutdown.clone()).run();
     shutdown.stop();
@@ -150,6 +160,22 @@ fn turn(
         Ended::Halted(invariant) => Err(DaemonError::Halted(invariant)),
         Ended::Source(error) => Err(DaemonError::Kafka(error)),
     }
+}
+
+/// The state file, where one is configured. Counters go on from it before anything can be scraped.
+fn state_file(
+    config: &Config,
+    exporter: &Arc<Exporter>,
+    settle: &SyncSender<WorkId>,
+    clock: Clock,
+) -> Result<Option<Saver>, DaemonError> {
+    if config.state_file.is_empty() {
+        return Ok(None);
+    }
+    let group = &config.kafka.group;
+    let (file, stored) = StateFile::open(Path::new(&config.state_file), group)?;
+    let saver = Saver::start(file, stored, group, exporter, settle.clone(), clock)?;
+    Ok(Some(saver))
 }
 
 fn bind(config: &Config, runtime: &Runtime) -> Result<Bound, DaemonError> {
@@ -177,7 +203,7 @@ async fn knock(config: &SinkConfig) -> Result<(), DaemonError> {
 
 fn dead_letters(
     config: &Config,
-    settle: SyncSender<crate::core::ledger::WorkId>,
+    settle: SyncSender<WorkId>,
     runtime: Handle,
 ) -> Result<DeadLetters, DaemonError> {
     let settle = Arc::new(move |work| {

@@ -7,7 +7,7 @@ use crate::clickhouse_sink::{SchemaState, SinkHandle};
 use crate::clock::Clock;
 use crate::core::invariant::Invariant;
 use crate::core::ledger::{Watermark, WorkId};
-use crate::core::pipeline::{Action, Input, Pipeline, Record};
+use crate::core::pipeline::{Action, CountedMarks, Input, Pipeline, Record, Save};
 use crate::core::{LogTime, Now, PartitionId};
 use crate::http_server::{Liveness, Readiness};
 use crate::kafka_source::{
@@ -15,6 +15,7 @@ use crate::kafka_source::{
 };
 use crate::prometheus_exporter::{CommitResult, Exporter, Rebalance};
 use crate::shutdown::{Shutdown, State};
+use crate::state_file::Saver;
 use crate::warn_rarely;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,8 +40,10 @@ pub struct Edges {
     pub source: Source,
     pub sink: SinkHandle,
     pub dead_letters: DeadLetters,
-    /// Settled work from both.
+    /// Settled work from all that owe it.
     pub settled: Receiver<WorkId>,
+    /// Where a state file is kept.
+    pub state_file: Option<Saver>,
     pub exporter: Arc<Exporter>,
     pub readiness: Arc<Readiness>,
     pub liveness: Arc<Liveness>,
@@ -74,7 +77,11 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(edges: Edges, pipeline: Pipeline, clock: Clock, shutdown: Shutdown) -> Driver {
+    pub fn new(edges: Edges, mut pipeline: Pipeline, clock: Clock, shutdown: Shutdown) -> Driver {
+        if let Some(saver) = &edges.state_file {
+            let counted = saver.restored();
+            pipeline.handle(Input::Restored { counted }, clock.now());
+        }
         Driver {
             edges,
             pipeline,
@@ -122,6 +129,9 @@ impl Driver {
         while let Ok(work) = self.edges.settled.try_recv() {
             self.settle(work);
         }
+        if self.edges.state_file.as_ref().is_some_and(Saver::is_wanted) {
+            self.tell(Input::Save);
+        }
         self.perform();
         self.look();
         self.halted
@@ -160,8 +170,7 @@ impl Driver {
                     }
                 }
                 Action::Observe(sample) => self.edges.exporter.observe(&sample, wall),
-                // No edge keeps a state file yet: nothing asks for this.
-                Action::SaveState(save) => self.settle(save.work),
+                Action::SaveState(save) => self.save(save),
                 Action::DeadLetter(letter) => {
                     self.work_in_flight += 1;
                     self.edges.dead_letters.send(letter);
@@ -182,6 +191,17 @@ impl Driver {
         if !self.commits.is_empty() && self.halted.is_none() {
             let commits = std::mem::take(&mut self.commits);
             self.edges.source.commit(&commits);
+        }
+    }
+
+    /// Has the counters written as the actions so far have moved them.
+    fn save(&mut self, save: Save) {
+        match &self.edges.state_file {
+            Some(saver) => {
+                self.work_in_flight += 1;
+                saver.save(save);
+            }
+            None => self.tell(Input::Settled { work: save.work }),
         }
     }
 
@@ -221,17 +241,37 @@ impl Driver {
 
     fn assigned(&mut self, places: &[Place]) {
         self.edges.exporter.rebalance(Rebalance::Assigned);
+        self.meet_cluster();
         for place in places {
             let exporter = &self.edges.exporter;
             exporter.records_lost(&place.topic, place.partition, 0);
         }
-        for assignment in self.edges.source.assign(places) {
+        let pipeline = &self.pipeline;
+        let counted = |place: &Place| pipeline.counted(&place.topic, place.partition);
+        for assignment in self.edges.source.assign(places, &counted) {
+            if assignment.is_made_anew {
+                self.tell(Input::MadeAnew {
+                    topic: assignment.source.topic.clone(),
+                    partition: assignment.source.partition,
+                });
+            }
             self.tell(Input::Assigned {
                 partition: assignment.partition,
                 source: assignment.source,
                 committed: assignment.committed,
                 log: assignment.log,
             });
+        }
+    }
+
+    /// What a state file of another cluster says is of no use.
+    fn meet_cluster(&mut self) {
+        let Some(saver) = &mut self.edges.state_file else {
+            return;
+        };
+        if !saver.meet(self.edges.source.cluster()) {
+            let counted = CountedMarks::new();
+            self.tell(Input::Restored { counted });
         }
     }
 

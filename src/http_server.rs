@@ -8,6 +8,7 @@ use crate::core::ledger::Watermark;
 use crate::core::pipeline::{PartitionStatus, Snapshot};
 use crate::core::{LogTime, PartitionId};
 use crate::prometheus_exporter::{CONTENT_TYPE, Exporter};
+use crate::state_file::ScrapeGate;
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -139,6 +140,8 @@ pub struct ServerState {
     pub liveness: Arc<Liveness>,
     pub readiness: Arc<Readiness>,
     pub clock: Clock,
+    /// Where a state file is kept: what scrapes wait for.
+    pub gate: Option<Arc<ScrapeGate>>,
     /// Shown on the page for people.
     pub version: &'static str,
 }
@@ -292,6 +295,9 @@ fn escaped(text: &str) -> String {
 }
 
 async fn metrics(State(state): State<ServerState>, renders: Arc<Semaphore>) -> Response {
+    if let Some(gate) = &state.gate {
+        gate.pass().await;
+    }
     let _place = renders.acquire().await;
     // Many series take a while, and the runtime has other work.
     let exporter = state.exporter;
@@ -439,6 +445,7 @@ mod tests {
             liveness: Arc::new(Liveness::new(silence_max)),
             readiness: Arc::new(Readiness::starting(&["kafka"])),
             clock: Clock::new(),
+            gate: None,
             version: "1.2.3",
         };
         let bound = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();

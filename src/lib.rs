@@ -18,6 +18,9 @@ pub mod prometheus_exporter;
 pub mod http_server;
 
 #[cfg(feature = "io")]
+pub mod state_file;
+
+#[cfg(feature = "io")]
 pub mod driver;
 
 #[cfg(feature = "io")]

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use support::kafka::{self, PATIENCE, Record, brokers};
 use support::member::{Member, STEP};
 use support::{unique, wait};
+use tachograph::clock::Clock;
 use tachograph::config::{Config, Needs};
 use tachograph::core::dialect::DeadLetterReason;
-use tachograph::core::ledger::{Watermark, WorkId};
+use tachograph::core::ledger::{Counted, Watermark, WorkId};
 use tachograph::core::pipeline::DeadLetter;
 use tachograph::core::{Coordinates, LogTime, Offset};
 use tachograph::kafka_source::{Change, DeadLetters, News, SourceError, SourceEvent};
@@ -91,6 +92,29 @@ fn marks_come_back_as_they_were_committed() {
     second.until("reading goes on", |member| !member.records.is_empty());
     assert_eq!(second.records[0], (0, 12), "from the oldest evidence");
     second.leave();
+}
+
+#[test]
+fn a_log_made_anew_is_not_the_one_that_was_counted() {
+    let before = Clock::new().wall();
+    let topic = kafka::create_topic("anew", 1, &[]);
+    kafka::produce(&topic, &records(10, 1));
+    let after = LogTime(Clock::new().wall().0 + 1);
+    let is_made_anew = |below, before| {
+        let config = config(&[&topic], &unique("anew"), "");
+        let mut member = Member::join(&config);
+        member.counted = Some(Counted {
+            below: Offset(below),
+            before,
+        });
+        member.until("assigned", |member| !member.assignments.is_empty());
+        assert!(member.source.cluster().is_some_and(|id| !id.is_empty()));
+        member.assignments[0].is_made_anew
+    };
+    // Whatever was counted up to now was of this log, and what was counted before it was made not.
+    assert!(!is_made_anew(10, after));
+    assert!(!is_made_anew(0, before), "nothing was");
+    assert!(is_made_anew(5, before));
 }
 
 #[test]
@@ -297,7 +321,7 @@ fn records_gone_before_they_were_read_are_counted_and_skipped() {
         assert!(started.elapsed() < PATIENCE);
         match member.source.next(STEP) {
             SourceEvent::News(News::Changed(Change::Assigned(places))) => {
-                let assignments = member.source.assign(&places);
+                let assignments = member.source.assign(&places, &|_| None);
                 member.assignments.extend(assignments);
             }
             SourceEvent::News(News::RecordsLost { records, .. }) => lost = Some(records),

@@ -8,6 +8,8 @@
 mod membership;
 #[path = "daemon/questions.rs"]
 mod questions;
+#[path = "daemon/state.rs"]
+mod state;
 mod support;
 #[path = "daemon/topics.rs"]
 mod topics;
@@ -190,6 +192,11 @@ impl Stage {
     fn start_with(&self, more: &[&str]) -> Daemon {
         let log = self.folder.join(unique("log"));
         Daemon::start(&self.config, &log, &self.password, more)
+    }
+
+    fn spawn(&self) -> Daemon {
+        let log = self.folder.join(unique("log"));
+        Daemon::spawn(&self.config, &log, &self.password, &[])
     }
 }
 

@@ -51,6 +51,7 @@ fn serve(known_models: &[&str]) -> Served {
         liveness: Arc::new(Liveness::new(PATIENCE)),
         readiness: Arc::new(Readiness::starting(&[])),
         clock: Clock::new(),
+        gate: None,
         version: "0.0.0",
     };
     let runtime = Runtime::new().unwrap();
@@ -161,6 +162,7 @@ fn fill(served: &Served) {
     exporter.up(true);
     exporter.failed("timeout");
     exporter.commit(CommitResult::Ok);
+    exporter.saved(exporter.counters());
     exporter.inserted(
         tachograph::core::fact::Table::Invocations,
         1,

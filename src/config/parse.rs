@@ -377,10 +377,6 @@ fn check(config: &mut Config, has_tls: bool, problems: &mut Problems) {
         );
         problems.add("http.listen", says);
     }
-    if !config.state_file.is_empty() {
-        let says = "this build keeps no state file yet: leave it empty";
-        problems.add("state.file", says);
-    }
     if !config.price_book.is_empty() {
         problems.add(
             "prices.book",

@@ -81,7 +81,6 @@ fn says_everything_that_is_wrong_at_once() {
         "clickhouse.password_env",
         "kafka.topics",
         "clickhouse.url",
-        "state.file",
         "limits.commit_interval",
     ];
     assert_eq!(keys, expected, "{said:#?}");

@@ -3,6 +3,7 @@
 //! Deliberately no domain: it says what happened, one event at a time, and does what the driver
 //! asks. Everything runs on the driver's thread but the dead letters.
 
+mod assignment;
 mod client;
 mod dead_letter;
 mod list;
@@ -14,6 +15,7 @@ mod survey;
 mod topics;
 mod trouble;
 
+pub use assignment::{Assignment, Remembered};
 pub use dead_letter::DeadLetters;
 pub use rebalance::{Change, Place};
 pub use rights::{Operation, Rights};
@@ -25,6 +27,7 @@ use crate::config::{Config, Kafka};
 use crate::core::ledger::{self, Watermark};
 use crate::core::{LogSource, LogTime, Now, Offset, PartitionId, TopicDefaults};
 use crate::warn_rarely;
+use assignment::made_anew;
 use list::{commit_with_result, list_of, log_refusal, marks_of};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
@@ -40,6 +43,8 @@ use topics::Topics;
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
 /// How long the brokers may take to answer at the start before the daemon goes on unready.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Bound on asking for the cluster's id, which is mostly known by then.
+const CLUSTER_MAX: Duration = Duration::from_secs(1);
 /// Before a look-up or a commit that failed is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -106,15 +111,6 @@ impl SourceRecord<'_> {
             pairs.collect()
         })
     }
-}
-
-/// A partition as it was taken over.
-#[derive(Clone, Debug)]
-pub struct Assignment {
-    pub partition: PartitionId,
-    pub source: LogSource,
-    pub committed: Option<Watermark>,
-    pub log: Range<Offset>,
 }
 
 /// Why the source cannot go on, or not begin.
@@ -222,9 +218,9 @@ impl Source {
 
     /// Takes assigned partitions over: looks up what was committed and where their logs begin and
     /// end, and starts reading. Empty where that failed: they come again as `Changed`.
-    pub fn assign(&mut self, places: &[Place]) -> Vec<Assignment> {
+    pub fn assign(&mut self, places: &[Place], counted: Remembered<'_>) -> Vec<Assignment> {
         let Source { consumer, state } = self;
-        match state.assign(consumer, places) {
+        match state.assign(consumer, places, counted) {
             Ok(assignments) => {
                 state.has_joined = true;
                 assignments
@@ -312,6 +308,11 @@ impl Source {
         }
     }
 
+    /// The cluster's id; `None` while no broker has told.
+    pub fn cluster(&self) -> Option<String> {
+        self.consumer.client().fetch_cluster_id(CLUSTER_MAX)
+    }
+
     /// Why there is nothing to read yet, or no longer.
     pub fn reason(&self) -> Option<String> {
         self.state.reason()
@@ -380,6 +381,7 @@ impl State {
         &mut self,
         consumer: &BaseConsumer<Context>,
         places: &[Place],
+        counted: Remembered<'_>,
     ) -> KafkaResult<Vec<Assignment>> {
         let wanted = list_of(places.iter().map(|place| (place, KafkaOffset::Invalid)));
         let committed = match places.is_empty() {
@@ -402,6 +404,7 @@ impl State {
                 found.push((place, marks, Offset(low)..Offset(high)));
             }
         }
+        let made_anew = made_anew(consumer, places, counted)?;
         let starts: Vec<Offset> = found
             .iter()
             .map(|(_, marks, log)| ledger::take_over(*marks, log).start)
@@ -411,7 +414,10 @@ impl State {
             pairs.map(|((place, _, _), start)| (*place, KafkaOffset::Offset(start.0))),
         ))?;
         let assignments = found.into_iter().zip(starts);
-        let begin = |((place, committed, log), start)| self.begin(place, committed, log, start);
+        let begin = |((place, committed, log), start)| Assignment {
+            is_made_anew: made_anew.contains(place),
+            ..self.begin(place, committed, log, start)
+        };
         Ok(assignments.map(begin).collect())
     }
 
@@ -442,6 +448,7 @@ impl State {
             },
             committed,
             log,
+            is_made_anew: false,
         }
     }
 

@@ -68,6 +68,8 @@ pub enum Own {
     Commits,
     Rebalances,
     SeriesFolded,
+    StateFileUp,
+    CountersCreated,
     InvariantViolations,
     BuildInfo,
 }
@@ -437,6 +439,22 @@ pub static FAMILIES: &[Entry] = &[
         Kind::Counter,
         "samples",
         "Samples counted under `other` because a label or the family has no room for more.",
+    ),
+    row(
+        Source::Own(Own::StateFileUp, NONE),
+        "tachograph_state_file_up",
+        Kind::Gauge,
+        "boolean",
+        "1 while the state file can be written, 0 while a crash would count again. No series where \
+         none is configured.",
+    ),
+    row(
+        Source::Own(Own::CountersCreated, NONE),
+        "tachograph_counters_created_timestamp_seconds",
+        Kind::Gauge,
+        "s since 1970",
+        "When the oldest counter of facts began: before this process, where a state file is kept. \
+         No series before the first count.",
     ),
     row(
         Source::Own(Own::InvariantViolations, &["invariant"]),

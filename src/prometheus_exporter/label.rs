@@ -7,6 +7,7 @@
 
 use crate::core::Name;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The value under which everything without a place of its own is counted.
 pub const OTHER: &str = "other";
@@ -132,7 +133,7 @@ fn clean(value: &Name) -> Name {
 /// The series of one family, never more than its budget, each with a cell of type `C`.
 pub struct SeriesMap<C> {
     vocabularies: Box<[Vocabulary]>,
-    series: HashMap<Box<[Name]>, C>,
+    series: HashMap<Arc<[Name]>, C>,
     max: usize,
     folded: u64,
 }
@@ -163,7 +164,7 @@ impl<C> SeriesMap<C> {
         let place = self.place(values, admission);
         let is_folded = |(to, from): (&Name, &Name)| &**to == OTHER && &**from != OTHER;
         self.folded += u64::from(place.iter().zip(values).any(is_folded));
-        self.series.entry(place).or_insert_with(zero)
+        self.series.entry(place.into()).or_insert_with(zero)
     }
 
     fn place(&self, values: &[Name], admission: &mut Admission) -> Box<[Name]> {
@@ -203,14 +204,19 @@ impl<C> SeriesMap<C> {
     }
 
     /// Every series with its label values.
-    pub fn iter(&self) -> impl Iterator<Item = (&[Name], &C)> {
-        self.series.iter().map(|(values, cell)| (&**values, cell))
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<[Name]>, &C)> {
+        self.series.iter()
     }
 
     /// The same, with cells that may change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&[Name], &mut C)> {
         let series = self.series.iter_mut();
         series.map(|(values, cell)| (&**values, cell))
+    }
+
+    /// Lets all series go. Their values keep their places.
+    pub fn clear(&mut self) {
+        self.series.clear();
     }
 
     /// Samples that were counted under `other` for want of room.

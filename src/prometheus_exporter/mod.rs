@@ -1,14 +1,17 @@
 //! What a scrape sees: samples of the core and the daemon's own health, behind one collector.
 //!
 //! Deliberately no arithmetic over facts: the core says by how much a series moves, and this only
-//! adds. Counters live as long as the process; histograms restart at zero with it, as is usual.
+//! adds. Histograms live as long as the process and restart at zero with it, as is usual; counters
+//! of facts as long as the state file, where one is kept.
 
 pub mod catalogue;
 mod cell;
+mod counters;
 mod label;
 mod own;
 mod quantile;
 
+pub use counters::{Counter, Counters};
 pub use label::LabelLimits;
 pub use own::{CommitResult, Rebalance};
 
@@ -18,6 +21,7 @@ use crate::core::sample::{Family, Move, Sample};
 use crate::core::{LogTime, Name};
 use catalogue::{Entry, FAMILIES, Kind, Own, Source};
 use cell::{Cell, Histogram, Summary};
+use counters::Kept;
 use label::{Admission, SeriesMap};
 use own::{Health, Series};
 use prometheus::core::{Collector, Desc};
@@ -47,9 +51,17 @@ pub struct Exporter {
     registry: Registry,
 }
 
+/// A series of facts.
+struct Slot {
+    cell: Cell,
+    /// The wall clock when it began.
+    created: LogTime,
+}
+
 struct State {
     /// By [`Family`], in the order of [`Family::ALL`].
-    facts: Vec<SeriesMap<Cell>>,
+    facts: Vec<SeriesMap<Slot>>,
+    kept: Kept,
     latencies: SeriesMap<Windows>,
     /// The wall clock of the newest scrape: a collector is given no time.
     scraped_at: LogTime,
@@ -64,6 +76,7 @@ impl Exporter {
         let family = |family: Family| SeriesMap::new(family.labels(), labels);
         let state = Arc::new(Mutex::new(State {
             facts: Family::ALL.into_iter().map(family).collect(),
+            kept: Kept::default(),
             latencies: SeriesMap::new(quantile::LABELS, &quantile::limits(labels)),
             scraped_at: LogTime(0),
             admission: Admission::new(labels),
@@ -88,6 +101,7 @@ impl Exporter {
         let mut state = self.lock();
         let State {
             facts,
+            kept,
             latencies,
             admission,
             ..
@@ -99,9 +113,13 @@ impl Exporter {
             windows.observe(nanos, sample.logged_at, now);
         }
         let family = &mut facts[sample.family as usize];
-        let zero = || zero(entry_of(sample.family).kind);
-        let cell = family.cell(&sample.labels, admission, zero);
-        match (cell, sample.change) {
+        let zero = || Slot {
+            cell: zero(entry_of(sample.family).kind),
+            created: now,
+        };
+        let slot = family.cell(&sample.labels, admission, zero);
+        kept.moves += u64::from(!matches!(sample.change, Move::Observe(_)));
+        match (&mut slot.cell, sample.change) {
             (_, Move::Create) => {}
             (Cell::Counter(count), Move::Add(more)) => *count = count.saturating_add(more),
             (Cell::Histogram(histogram), Move::Observe(value)) => histogram.observe(value),
@@ -253,13 +271,10 @@ impl State {
             Source::Latency => self.latencies(),
             Source::Own(Own::InvocationsOpen, _) => self.invocations_open(),
             Source::Own(Own::SeriesFolded, _) => self.folds(),
+            Source::Own(Own::StateFileUp, _) => self.state_file_up(),
+            Source::Own(Own::CountersCreated, _) => self.counters_created(),
             Source::Own(own, _) => self.health.series(own),
-            Source::Fact(family) => {
-                let series = self.facts[family as usize].iter();
-                series
-                    .map(|(values, cell)| (values.to_vec(), cell.clone()))
-                    .collect()
-            }
+            Source::Fact(family) => self.fact_series(family),
         }
     }
 

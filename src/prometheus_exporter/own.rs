@@ -174,8 +174,7 @@ impl Health {
         }
     }
 
-    /// The series of one family. `invocations_open` and the folds are the exporter's, since labels
-    /// are.
+    /// The series of one family. Those of labels and counters are the exporter's.
     pub fn series(&self, own: Own) -> Vec<Series> {
         match own {
             Own::LagSeconds => alone(self.lag_seconds.map(Cell::Gauge)),
@@ -220,7 +219,9 @@ impl Health {
                 Some(snapshot) => pipeline_series(snapshot, own),
                 None => pipeline_series(&untouched(), own),
             },
-            Own::InvocationsOpen | Own::SeriesFolded => Vec::new(),
+            Own::InvocationsOpen | Own::SeriesFolded | Own::StateFileUp | Own::CountersCreated => {
+                Vec::new()
+            }
         }
     }
 

@@ -18,8 +18,9 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// `password` is what `TEST_PASSWORD` holds; `more` follows on the command line.
-    pub fn start(config: &Path, log: &Path, password: &str, more: &[&str]) -> Daemon {
+    /// Starts it, and does not wait for anything. `password` is what `TEST_PASSWORD` holds; `more`
+    /// follows on the command line.
+    pub fn spawn(config: &Path, log: &Path, password: &str, more: &[&str]) -> Daemon {
         let errors = File::create(log).expect("a log file can be made");
         let child = Command::new(env!("CARGO_BIN_EXE_tachograph"))
             .args(["run", "--config"])
@@ -32,11 +33,16 @@ impl Daemon {
             .stderr(errors)
             .spawn()
             .expect("the binary starts");
-        let mut daemon = Daemon {
+        Daemon {
             child,
             log: log.to_owned(),
             authority: String::new(),
-        };
+        }
+    }
+
+    /// Starts it, and waits until it listens.
+    pub fn start(config: &Path, log: &Path, password: &str, more: &[&str]) -> Daemon {
+        let mut daemon = Daemon::spawn(config, log, password, more);
         daemon.authority = wait::until("it listens", PATIENCE, || {
             let text = fs::read_to_string(log).unwrap_or_default();
             let line = text.lines().find(|line| line.contains("\"listening\""))?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tachograph::clock::Clock;
 use tachograph::config::Config;
-use tachograph::core::ledger::Watermark;
+use tachograph::core::ledger::{Counted, Watermark};
 use tachograph::core::{Offset, PartitionId};
 use tachograph::kafka_source::{Assignment, Change, News, Place, Source, SourceError, SourceEvent};
 
@@ -25,6 +25,8 @@ pub struct Member {
     pub records: Vec<(i32, i64)>,
     /// Partitions taken away.
     pub lost: usize,
+    /// What it remembers of every partition.
+    pub counted: Option<Counted>,
 }
 
 impl Member {
@@ -36,6 +38,7 @@ impl Member {
             assignments: Vec::new(),
             records: Vec::new(),
             lost: 0,
+            counted: None,
         }
     }
 
@@ -53,7 +56,8 @@ impl Member {
         };
         match news {
             News::Changed(Change::Assigned(places)) => {
-                let assignments = self.source.assign(&places);
+                let counted = self.counted;
+                let assignments = self.source.assign(&places, &|_| counted);
                 self.assignments.extend(assignments);
             }
             News::Changed(Change::Revoked(places)) => {
