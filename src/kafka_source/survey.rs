@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const LOGIN_MAX: Duration = Duration::from_secs(10);
 /// How long they may take over one question.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Before a group's coordinator is asked again.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// A connection to look around with.
 pub struct Survey {
@@ -116,7 +118,21 @@ impl Survey {
     /// # Errors
     /// That the group may not even be described, or that no answer came.
     pub fn group(&self) -> Result<Rights, RDKafkaErrorCode> {
-        rights::of_group(self.consumer.client(), &self.kafka.group)
+        let started = Instant::now();
+        loop {
+            let answer = rights::of_group(self.consumer.client(), &self.kafka.group);
+            // Whoever coordinates the group may have changed, or not be ready yet.
+            let is_moving = matches!(
+                answer,
+                Err(RDKafkaErrorCode::NotCoordinator
+                    | RDKafkaErrorCode::CoordinatorNotAvailable
+                    | RDKafkaErrorCode::CoordinatorLoadInProgress)
+            );
+            if !is_moving || started.elapsed() > ANSWER_MAX {
+                return answer;
+            }
+            std::thread::sleep(AGAIN_AFTER);
+        }
     }
 
     /// One setting of a topic or broker; `None` where it may not be asked for, or no answer came.
