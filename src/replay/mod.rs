@@ -10,6 +10,7 @@ mod draw;
 #[cfg(test)]
 mod fixtures;
 mod fold;
+mod gaps;
 mod input;
 mod json;
 mod place;
@@ -31,6 +32,7 @@ use crate::core::{
     Coordinates, Limits, LogSource, LogTime, Name, Now, Offset, PartitionId, TopicDefaults,
 };
 use clap::{Args, ValueEnum};
+use gaps::Gaps;
 use indicatif::{ProgressBar, ProgressStyle};
 use place::Places;
 use seen::Look;
@@ -180,6 +182,7 @@ struct Run {
     defaults_of: Arc<dyn Fn(&str) -> TopicDefaults + Send + Sync>,
     is_assigned: bool,
     places: Places,
+    gaps: Gaps,
     rows: BTreeMap<RowKey, Fact>,
     quarantined: Vec<Quarantined>,
     seen: Vec<Seen>,
@@ -228,6 +231,7 @@ impl Run {
             defaults_of: Arc::clone(&settings.defaults_of),
             is_assigned: false,
             places: Places::default(),
+            gaps: Gaps::default(),
             rows: BTreeMap::new(),
             quarantined: Vec::new(),
             seen: Vec::new(),
@@ -254,6 +258,9 @@ impl Run {
                 let headers = &headers;
                 Look::at(RecordBytes { payload, headers }, &self.context)
             });
+        if let Some(at) = self.places.find(offset) {
+            self.gaps.note(std::mem::take(&mut look.stretches), &at);
+        }
         // Never backwards; before the first known time the log stands at 1970.
         self.log_time = self.log_time.max(told.timestamp.or(look.own_time));
         let logged_at = self.log_time.unwrap_or_default();
@@ -352,8 +359,9 @@ impl Run {
         for fact in self.pipeline.held_facts() {
             self.keep(fact);
         }
+        let rows = self.rows.into_values();
         Replayed {
-            facts: self.rows.into_values().collect(),
+            facts: rows.chain(self.gaps.facts()).collect(),
             totals: self.pipeline.totals().clone(),
             quarantined: self.quarantined,
             seen: self.seen,

@@ -4,6 +4,7 @@
 //! The core keeps no list of events, so `replay` looks at each record once more. Nothing here
 //! changes a fact.
 
+use super::gaps::Stretch;
 use crate::core::dialect::{self, DecodeContext, RecordBytes};
 use crate::core::event::{EventKind, HookOutcome, NativeEvent, Returned, RuntimeEvent, Str};
 use crate::core::time::stand_in;
@@ -63,6 +64,8 @@ pub struct Look {
     pub own_time: Option<LogTime>,
     /// Usage fields that were no count.
     pub invalid_usage_fields: u64,
+    /// Numbers of the emitter that it accounts for.
+    pub stretches: Vec<Stretch>,
 }
 
 impl Look {
@@ -85,6 +88,7 @@ impl Look {
     }
 
     fn take(&mut self, event: &RuntimeEvent<'_>) {
+        self.stretches.extend(Stretch::of(event));
         if let Some(at) = event.at.filter(|at| (OLDEST..NEWEST).contains(at)) {
             let at = LogTime(at.0.div_euclid(1_000_000));
             self.own_time = self.own_time.max(Some(at));

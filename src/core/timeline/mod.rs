@@ -17,6 +17,7 @@ mod model_call;
 mod model_records;
 mod names;
 mod native;
+mod native_pairing;
 mod native_signs;
 mod parent;
 mod recovery;
@@ -144,13 +145,15 @@ impl Timelines {
         {
             return self.compaction(event, at, out);
         }
+        let elsewhere = self.elsewhere(event);
+        let event = elsewhere.as_ref().unwrap_or(event);
         let Some(invocation) = event.invocation_id.as_deref() else {
             return Applied::Ignored;
         };
         let stamp = self.stamp(event, at);
-        let route = self.route(event, invocation, stamp);
+        let route = self.route(event, invocation, stamp, elsewhere.is_some());
         let key = redelivery::keys(event, stamp);
-        if self.is_redelivery(invocation, &key, &route) {
+        if self.is_redelivery(event, invocation, &key, &route) {
             self.refresh(&route, at);
             return Applied::Duplicate;
         }
@@ -160,9 +163,17 @@ impl Timelines {
                 if let Some(after) = after {
                     self.supersede(after, at, out);
                 }
-                self.open(event, invocation, stamp, at, is_split)
+                self.open(event, stamp, at, is_split, elsewhere.is_some())
             }
         };
+        if elsewhere.is_some()
+            && matches!(event.kind, EventKind::Native(_))
+            && let Some(segment) = self.segments.get_mut(&slot)
+        {
+            segment
+                .flags
+                .insert(super::fact::Flag::InvocationIdRepaired);
+        }
         self.take(slot, event, stamp, &key, at, out);
         Applied::Applied
     }
@@ -268,7 +279,13 @@ impl Timelines {
         }
     }
 
-    fn is_redelivery(&self, invocation: &str, keys: &redelivery::Keys, route: &Route) -> bool {
+    fn is_redelivery(
+        &self,
+        event: &RuntimeEvent<'_>,
+        invocation: &str,
+        keys: &redelivery::Keys,
+        route: &Route,
+    ) -> bool {
         let held = self.by_invocation.get(invocation);
         let joined = match route {
             Route::Joins(slot) => Some(*slot),
@@ -277,8 +294,11 @@ impl Timelines {
         held.into_iter()
             .flatten()
             .filter_map(|slot| {
-                let same_identity = joined.is_none_or(|joined| self.same_identity(joined, *slot));
-                self.segments.get(slot).filter(|_| same_identity)
+                let may_be_same = match joined {
+                    Some(joined) => self.same_identity(joined, *slot),
+                    None => !self.contradicts(*slot, event),
+                };
+                self.segments.get(slot).filter(|_| may_be_same)
             })
             .any(|segment| keys.are_in(&segment.seen))
     }
@@ -294,11 +314,12 @@ impl Timelines {
     fn open(
         &mut self,
         event: &RuntimeEvent<'_>,
-        invocation: &str,
         stamp: Stamp,
         at: RecordAt,
         is_split: bool,
+        is_elsewhere: bool,
     ) -> Slot {
+        let invocation = event.invocation_id.as_deref().unwrap_or("");
         let slot = self.slot_next;
         self.slot_next += 1;
         let is_start = matches!(event.kind, EventKind::RunStart { .. });
@@ -311,8 +332,9 @@ impl Timelines {
                     .as_nanos()
                     .min(i64::MAX as u128) as i64;
         let opener = route::Opener {
-            // Never by what else is held: a successor that re-reads from here holds less.
-            is_headless: !is_start && is_old,
+            // Never by what else is held: a successor that re-reads from here holds less. An answer
+            // that came under another invocation begins nothing in the one that asked.
+            is_headless: !is_start && (is_old || is_elsewhere),
             is_split,
             at,
             stamp,

@@ -92,6 +92,7 @@ impl Segment {
             return;
         }
         call.served_by = Some(served_by);
+        call.row.end();
         let attempt = call.attempt(said.attempt);
         attempt.end = Some(place.at);
         let declare = |at: crate::core::EventTime| place.at.declared(at);
@@ -174,9 +175,12 @@ impl Segment {
             if self.calls.len() > cx.limits.calls_per_run_max {
                 return self.limited_call(place, cx);
             }
-            let native_only = (asks != Asks::Start)
-                .then(|| self.unclaimed_native(usage, place))
-                .flatten();
+            // A start is of an answer that came before it only where it was made before it.
+            let native_only = self.unclaimed_native(usage, place).filter(|index| {
+                let side = self.calls[*index].native.as_ref();
+                let first = side.and_then(|side| side.first);
+                asks != Asks::Start || first.is_some_and(|first| place.at.is_before(first))
+            });
             let index = match native_only {
                 Some(index) => index,
                 None => self.new_call(cx.names.id(id), place, cx),
@@ -242,15 +246,13 @@ impl Segment {
         }
     }
 
-    /// The oldest call of (branch, agent) that only native events told of; a source without branch
-    /// matches any.
+    /// The oldest call of (branch, agent) that only native events told of.
     fn unclaimed_native(&self, usage: Option<&UsageReport>, place: &Place) -> Option<usize> {
         self.calls.iter().position(|call| {
             !call.has_lifecycle
                 && call.native.is_some()
                 && call.may_be_of(usage)
-                && call.agent == place.agent
-                && (call.branch == place.branch || place.branch.is_empty())
+                && call.may_be_at(place)
         })
     }
 

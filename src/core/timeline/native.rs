@@ -3,7 +3,7 @@
 
 use super::apply::{Place, code_word};
 use super::invocation::{Context, Item, Segment};
-use super::model_call::{Attempt, ModelCall, NativeSide, is_provider_word, merge_usage};
+use super::model_call::{NativeSide, is_provider_word, merge_usage};
 use super::stamp::{Stamp, earliest, latest};
 use super::tool_call::{Answer, ToolCall};
 use crate::core::Name;
@@ -19,11 +19,11 @@ pub(super) fn is_synthetic(name: &str) -> bool {
 
 /// What a native event is as a response of a model.
 pub(super) struct Response {
-    has_content: bool,
-    asks_for_tools: bool,
+    pub(super) has_content: bool,
+    pub(super) asks_for_tools: bool,
     pub(super) has_usage_object: bool,
-    has_usage: bool,
-    is_partial: bool,
+    pub(super) has_usage: bool,
+    pub(super) is_partial: bool,
     /// Content-less, and completes the turn: what follows is another call (rules.md §2). A partial
     /// never does: ADK Go says `turnComplete` on the last partial, and the final is still to come
     /// (runtimes.md §2).
@@ -165,7 +165,8 @@ impl Segment {
         if response.has_content && self.is_local_answer(native, response, place, cx) {
             return;
         }
-        let index = match self.call_of_response(native, response, place) {
+        let newer = self.replaced_by(native, response);
+        let index = match newer.or_else(|| self.call_of_response(native, response, place)) {
             Some(index) => index,
             None => {
                 let is_exception = code.is_some_and(|code| !is_provider_word(code));
@@ -198,88 +199,6 @@ impl Segment {
         };
         self.verdicts_shown_with(index, cx);
         self.join_response(index, native, response, event, place, cx);
-    }
-
-    /// A content-less event that completes the turn: what follows is another call (rules.md §2).
-    fn end_turn(&mut self, place: &Place) {
-        for (branch, _, author, index) in &self.native_calls {
-            if *branch == place.branch
-                && *author == place.agent
-                && let Some(side) = self.calls[*index].native.as_mut()
-            {
-                side.is_closed = true;
-                side.is_turn_over = true;
-            }
-        }
-    }
-
-    /// The call a response joins (rules 2, 3 and 5 of runtimes.md §18), if any.
-    pub(super) fn call_of_response(
-        &self,
-        native: &NativeEvent<'_>,
-        response: &Response,
-        place: &Place,
-    ) -> Option<usize> {
-        let code = native.error_code.as_deref();
-        let is_exception = code.is_some_and(|code| !is_provider_word(code))
-            && !response.has_content
-            && !response.has_usage;
-        let known = self.native_calls.iter().find(|(branch, path, author, _)| {
-            *branch == place.branch
-                && *author == place.agent
-                && (path.is_empty() || place.node_path.as_ref().is_none_or(|p| p == path))
-        });
-        let newest = known.map(|(.., index)| *index);
-        if is_exception {
-            let is_open = |index: &usize| {
-                let side = self.calls[*index].native.as_ref();
-                side.is_some_and(|side| side.non_partials == 0 && !side.is_closed)
-            };
-            return newest.filter(is_open);
-        }
-        newest
-            .filter(|index| self.calls[*index].is_followed_by(native, response, place.at))
-            .or_else(|| self.waiting_call(native, response, place))
-            .or_else(|| newest.filter(|index| self.calls[*index].goes_on_with(native, response)))
-    }
-
-    /// The oldest call that records told of and whose native answer is still to come.
-    fn waiting_call(
-        &self,
-        native: &NativeEvent<'_>,
-        response: &Response,
-        place: &Place,
-    ) -> Option<usize> {
-        // A tool that this response asks for was started by records already: by no later call.
-        let is_unseen = |tool: &ToolCall| tool.asked.is_none();
-        let asked = native.function_calls.iter().filter_map(|c| c.id.as_deref());
-        let told = asked.filter_map(|id| self.told(id, is_unseen));
-        let tool_start = told.filter_map(|index| self.tools[index].start).next();
-        let is_too_late = |call: &ModelCall| {
-            let start = call.attempts.first().and_then(Attempt::request);
-            let pair = tool_start.zip(start);
-            pair.is_some_and(|(tool, call)| tool.is_before(call))
-        };
-        let waits = |call: &ModelCall| {
-            let side_is_free = call
-                .native
-                .as_ref()
-                .is_none_or(|side| !side.is_closed && side.non_partials == 0);
-            call.branch == place.branch
-                && call.agent == place.agent
-                && call.has_lifecycle
-                && !call.is_answered_locally
-                && side_is_free
-                && !is_too_late(call)
-                && call.may_be_of(native.usage.as_ref())
-                && !matches!(call.served_by, Some(ServedBy::None | ServedBy::Unknown))
-        };
-        // What failed for good answers no more; only its chunks may still be on their way.
-        let may_answer = |call: &ModelCall| waits(call) && !call.has_failed();
-        self.calls.iter().position(may_answer).or_else(|| {
-            let late_chunk = self.calls.iter().position(waits);
-            late_chunk.filter(|_| response.is_partial)
-        })
     }
 
     fn join_response(
@@ -324,11 +243,12 @@ impl Segment {
         if let Some(code) = native.error_code.as_deref() {
             call.response_error = Some(cx.names.name(code_word(code)));
         }
-        if !response.is_partial
-            && let Some(id) = native.id.as_deref()
-        {
-            let id = cx.names.id(id);
-            call.native.get_or_insert_with(NativeSide::default).event_id = Some(id);
+        if !response.is_partial {
+            call.row.end();
+            if let Some(id) = native.id.as_deref() {
+                let id = cx.names.id(id);
+                call.native.get_or_insert_with(NativeSide::default).event_id = Some(id);
+            }
         }
         self.note_call(index, event, place, cx);
         self.note_block(index, place, cx);
@@ -375,9 +295,7 @@ impl Segment {
         let proof = position.map(|position| self.proofs.remove(position));
         let is_cache = native.custom.cache_hit;
         let model_answers = self.calls.iter().any(|call| {
-            call.branch == place.branch
-                && call.agent == place.agent
-                && call.has_lifecycle
+            call.has_lifecycle
                 && call.has_response()
                 && call
                     .native
@@ -527,42 +445,6 @@ impl Segment {
             }
             self.touch(Item::Agent(index));
         }
-    }
-}
-
-impl ModelCall {
-    /// True where a response surely is one more of this call, which has a native answer already:
-    /// usage without content (rule 5 of runtimes.md §18), or an event older than the end that
-    /// records tell of the call.
-    fn is_followed_by(&self, native: &NativeEvent<'_>, response: &Response, at: Stamp) -> bool {
-        let has_answer = |side: &NativeSide| side.non_partials > 0 && !side.is_turn_over;
-        if !self.native.as_ref().is_some_and(has_answer) || !self.may_be_of(native.usage.as_ref()) {
-            return false;
-        }
-        let is_tail = !response.has_content && response.has_usage && native.error_code.is_none();
-        let end = self.attempts.last().and_then(|attempt| attempt.end);
-        is_tail || at.is_valid && end.is_some_and(|end| at.is_before(end))
-    }
-
-    /// True where a response may be one more of this call, the newest that events told of (rules 2,
-    /// 3 and 5 of runtimes.md §18).
-    fn goes_on_with(&self, native: &NativeEvent<'_>, response: &Response) -> bool {
-        let Some(side) = &self.native else {
-            return false;
-        };
-        let is_tail = !response.has_content && response.has_usage && native.error_code.is_none();
-        if is_tail && !side.is_turn_over {
-            return true;
-        }
-        if side.is_closed || self.served_by == Some(ServedBy::Unknown) {
-            return false;
-        }
-        let is_in_lifecycle = self.attempts.last().is_some_and(|a| a.end.is_none());
-        if side.non_partials == 0 || is_in_lifecycle {
-            return true;
-        }
-        let repeats = side.is_stream && native.usage == side.usage;
-        !response.is_partial && (!response.has_usage_object || repeats)
     }
 }
 

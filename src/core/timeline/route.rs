@@ -6,7 +6,7 @@ use super::row::RowState;
 use super::stamp::Stamp;
 use super::{RecordAt, Slot, Timelines};
 use crate::core::Name;
-use crate::core::event::{EventKind, RuntimeEvent, ToolOutcome};
+use crate::core::event::{EventKind, NativeEvent, RuntimeEvent, Str, ToolOutcome};
 use crate::core::fact::{Flag, Flags};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +34,7 @@ impl Timelines {
         event: &RuntimeEvent<'_>,
         invocation: &str,
         stamp: Stamp,
+        is_elsewhere: bool,
     ) -> Route {
         let held = self.by_invocation.get(invocation);
         let only = held.and_then(|held| <[Slot; 1]>::try_from(held.as_slice()).ok());
@@ -70,7 +71,8 @@ impl Timelines {
         let Some(segment) = self.segments.get(&latest) else {
             return opens(None);
         };
-        if self.begins_next(event, segment, stamp) {
+        // What came under another invocation resumes nothing in the one that it is about.
+        if !is_elsewhere && self.begins_next(event, segment, stamp) {
             // A late word of another run stands apart; only a later start ends what is held.
             let is_start = matches!(event.kind, EventKind::RunStart { .. });
             let is_other_run = event.run_id.is_some() && segment.run_id.is_some();
@@ -157,8 +159,19 @@ impl Timelines {
         (fitting, false)
     }
 
-    /// True where the record's tenant and app do not contradict those of a held segment.
+    /// True where the record may be of a held segment, by its tenant and app.
     fn fits(&self, slot: Slot, event: &RuntimeEvent<'_>) -> bool {
+        let Some(segment) = self.segments.get(&slot) else {
+            return false;
+        };
+        // Rows that went out keep their names: a record that names others stands apart.
+        let adds = segment.tenant.is_none() && event.tenant.is_some()
+            || segment.app.is_none() && event.app.is_some();
+        !(self.contradicts(slot, event) || adds && segment.has_exported())
+    }
+
+    /// True where the record names another tenant or app than the held segment.
+    pub(super) fn contradicts(&self, slot: Slot, event: &RuntimeEvent<'_>) -> bool {
         let Some(segment) = self.segments.get(&slot) else {
             return false;
         };
@@ -166,15 +179,63 @@ impl Timelines {
             (&segment.tenant, event.tenant.as_deref()),
             (&segment.app, event.app.as_deref()),
         ];
-        let agrees = pairs.iter().all(|(known, said)| match (known, said) {
-            (Some(known), Some(said)) => **known == **said,
-            _ => true,
-        });
-        // Rows that went out keep their names: a record that names others stands apart.
-        let adds = pairs
-            .iter()
-            .any(|(known, said)| known.is_none() && said.is_some());
-        agrees && !(adds && segment.has_exported())
+        pairs.iter().any(|(known, said)| match (known, said) {
+            (Some(known), Some(said)) => **known != **said,
+            _ => false,
+        })
+    }
+
+    /// The event as one of the invocation that it is about, where that is another one than it
+    /// bears: a late answer that says so (`answers`, events.md §2.2), or nothing but function
+    /// responses that one other invocation asked for (rules.md §2). Its run is not that one's.
+    pub(super) fn elsewhere<'p>(&self, event: &RuntimeEvent<'p>) -> Option<RuntimeEvent<'p>> {
+        let own = event.invocation_id.as_deref()?;
+        let other = match &event.kind {
+            EventKind::ToolEnd(end) => end.answers.as_ref().map(|(id, _)| id.clone())?,
+            EventKind::Native(native) => Str::from(self.asked_by(event, native, own)?.to_string()),
+            _ => return None,
+        };
+        (*other != *own).then(|| RuntimeEvent {
+            invocation_id: Some(other),
+            run_id: None,
+            ..event.clone()
+        })
+    }
+
+    /// The one invocation whose tool calls an event answers that came under an id of its own:
+    /// nothing but function responses, of a runtime and not of a person, whose answer begins a run
+    /// (rules.md §2).
+    fn asked_by(
+        &self,
+        event: &RuntimeEvent<'_>,
+        native: &NativeEvent<'_>,
+        invocation: &str,
+    ) -> Option<Name> {
+        let is_answer = !native.function_responses.is_empty()
+            && native.function_calls.is_empty()
+            && !native.content.is_some()
+            && native.author.as_deref() != Some("user");
+        if !is_answer || self.by_invocation.contains_key(invocation) {
+            return None;
+        }
+        let mut found: Option<&Name> = None;
+        for answer in &native.function_responses {
+            let id = answer.id.as_deref()?;
+            let asks = |segment: &&Segment| {
+                let mut tools = segment.tools.iter();
+                tools.any(|tool| tool.is_open() && tool.call_id.as_deref() == Some(id))
+            };
+            let slots = self.open_tools.get(&*answer.name)?.keys();
+            let asked = slots.filter(|slot| self.fits(**slot, event));
+            let asked = asked.filter_map(|slot| self.segments.get(slot).map(|s| &**s));
+            let mut asking = asked.filter(asks).map(|segment| &segment.invocation_id);
+            let here = asking.next()?;
+            if asking.any(|other| other != here) || found.is_some_and(|known| known != here) {
+                return None;
+            }
+            found = Some(here);
+        }
+        found.cloned()
     }
 
     fn adopt_names(&mut self, slot: Slot, event: &RuntimeEvent<'_>) {

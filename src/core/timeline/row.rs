@@ -10,6 +10,8 @@ pub const RULES_REVISION: u64 = 1;
 
 const EVIDENCE_BITS: u32 = 20;
 const OFFSET_BITS: u32 = 36;
+/// Set in the evidence of a row whose own end was told: more than any number of records before it.
+const ENDED: u64 = 1 << (EVIDENCE_BITS - 1);
 
 /// The memory of one row.
 #[derive(Clone, Debug)]
@@ -41,6 +43,13 @@ impl RowState {
         self.evidence += 1;
         self.last = self.last.max(offset);
         self.first = self.first.min(offset);
+    }
+
+    /// The end of what the row tells of was told. It wins over rows without one, however many
+    /// records spoke for them: the end of a call that outlasted its run's silence comes alone, in
+    /// another segment, and only it has the usage.
+    pub fn end(&mut self) {
+        self.evidence |= ENDED;
     }
 
     /// A release speaks for the row.
@@ -103,5 +112,7 @@ mod tests {
         other.speak(Offset(9));
         assert!(other.version() > early.version());
         assert!(late.version() > other.version());
+        other.end();
+        assert!(other.version() > late.version());
     }
 }
