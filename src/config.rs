@@ -20,9 +20,6 @@ use std::time::Duration;
 /// The file that is read where none is named.
 pub const DEFAULT_FILE: &str = "tachograph.toml";
 
-/// Attributes of a record (config.md: 16 × 128 bytes); not a key, since facts.md §6 fixes it.
-const ATTRIBUTES_MAX: usize = 16;
-
 /// The whole configuration, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -276,36 +273,8 @@ impl Default for Config {
             },
             price_book: String::new(),
             log_format: LogFormat::Auto,
-            limits: default_limits(),
+            limits: Limits::OF_THE_CONTRACT,
         }
-    }
-}
-
-/// The numbers of config.md, "Limits".
-fn default_limits() -> Limits {
-    const MIB: usize = 1 << 20;
-    Limits {
-        payload_bytes_max: 8 * MIB,
-        batch_facts_max: 50_000,
-        batch_bytes_max: 32 * MIB,
-        batch_age_max: Duration::from_secs(1),
-        work_in_flight_max: 4,
-        silence_max: Duration::from_secs(30 * 60),
-        tool_silence_max: Duration::from_secs(2 * 3_600),
-        held_records_max: 5_000_000,
-        segments_open_max: 1_000_000,
-        branches_per_run_max: 1_000,
-        calls_per_run_max: 10_000,
-        records_per_run_max: 100_000,
-        id_bytes_max: 256,
-        attributes_max: ATTRIBUTES_MAX,
-        attribute_bytes_max: 128,
-        plausible_tokens_max: 100_000_000,
-        names_interned_max: 100_000,
-        commit_interval: Duration::from_secs(5),
-        drain_max: Duration::from_secs(2),
-        quiet_margin: Duration::from_secs(30),
-        store_reasons: false,
     }
 }
 

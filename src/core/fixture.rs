@@ -27,27 +27,8 @@ const EPOCH_MS: i64 = 1_772_445_600_000;
 /// The documented defaults.
 pub fn limits() -> Limits {
     Limits {
-        payload_bytes_max: 8 << 20,
-        batch_facts_max: 50_000,
-        batch_bytes_max: 32 << 20,
-        batch_age_max: Duration::from_secs(1),
         work_in_flight_max: 1_000,
-        silence_max: Duration::from_secs(1_800),
-        tool_silence_max: Duration::from_secs(7_200),
-        held_records_max: 5_000_000,
-        segments_open_max: 1_000_000,
-        branches_per_run_max: 1_000,
-        calls_per_run_max: 10_000,
-        records_per_run_max: 100_000,
-        id_bytes_max: 256,
-        attributes_max: 16,
-        attribute_bytes_max: 128,
-        plausible_tokens_max: 100_000_000,
-        names_interned_max: 100_000,
-        commit_interval: Duration::from_secs(5),
-        drain_max: Duration::from_secs(2),
-        quiet_margin: Duration::from_secs(30),
-        store_reasons: false,
+        ..Limits::OF_THE_CONTRACT
     }
 }
 

@@ -1,7 +1,8 @@
 //! Every bound of the core, by name. The numbers and their reasons come from the configuration
 //! (config.md).
 //!
-//! There is no `Default`: whoever builds a pipeline says what its bounds are.
+//! There is no `Default`: whoever builds a pipeline says what its bounds are, if only "those of the
+//! contract".
 
 use std::time::Duration;
 
@@ -50,4 +51,31 @@ pub struct Limits {
     pub quiet_margin: Duration,
     /// Whether `reason` texts of verdicts may be kept (config.md `[privacy]`).
     pub store_reasons: bool,
+}
+
+impl Limits {
+    /// The numbers of config.md, from which every configuration starts.
+    pub const OF_THE_CONTRACT: Limits = Limits {
+        payload_bytes_max: 8 << 20,
+        batch_facts_max: 50_000,
+        batch_bytes_max: 32 << 20,
+        batch_age_max: Duration::from_secs(1),
+        work_in_flight_max: 4,
+        silence_max: Duration::from_secs(30 * 60),
+        tool_silence_max: Duration::from_secs(2 * 3_600),
+        held_records_max: 5_000_000,
+        segments_open_max: 1_000_000,
+        branches_per_run_max: 1_000,
+        calls_per_run_max: 10_000,
+        records_per_run_max: 100_000,
+        id_bytes_max: 256,
+        attributes_max: 16,
+        attribute_bytes_max: 128,
+        plausible_tokens_max: 100_000_000,
+        names_interned_max: 100_000,
+        commit_interval: Duration::from_secs(5),
+        drain_max: Duration::from_secs(2),
+        quiet_margin: Duration::from_secs(30),
+        store_reasons: false,
+    };
 }

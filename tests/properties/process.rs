@@ -17,25 +17,12 @@ pub fn limits() -> Limits {
     Limits {
         payload_bytes_max: 1 << 20,
         batch_facts_max: 5,
-        batch_bytes_max: 32 << 20,
         batch_age_max: Duration::from_millis(20),
-        work_in_flight_max: 4,
         silence_max: Duration::from_millis(SILENCE_MS as u64),
         tool_silence_max: Duration::from_millis(2 * SILENCE_MS as u64),
         held_records_max: 5_000,
-        segments_open_max: 1_000,
-        branches_per_run_max: 1_000,
-        calls_per_run_max: 1_000,
-        records_per_run_max: 10_000,
-        id_bytes_max: 256,
-        attributes_max: 16,
-        attribute_bytes_max: 128,
-        plausible_tokens_max: 100_000_000,
-        names_interned_max: 1_000,
         commit_interval: Duration::from_millis(5),
-        drain_max: Duration::from_secs(2),
-        quiet_margin: Duration::from_secs(30),
-        store_reasons: false,
+        ..Limits::OF_THE_CONTRACT
     }
 }
 

@@ -96,27 +96,14 @@ fn limits(faults: &Faults, dice: &mut Dice) -> Limits {
     let is_tiny = faults.has(Fault::TinyLimits);
     let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).expect("positive"));
     Limits {
-        payload_bytes_max: 100_000,
         batch_facts_max: if is_tiny { 3 } else { dice.index(17) + 3 },
-        batch_bytes_max: 1 << 20,
         batch_age_max: millis(dice.range(50, 1_500)),
         work_in_flight_max: if is_tiny { 2 } else { dice.index(3) + 2 },
         silence_max: millis(silence_ms),
         tool_silence_max: millis(silence_ms * dice.range(15, 40) / 10),
-        held_records_max: 1_000_000,
-        segments_open_max: 1_000_000,
-        branches_per_run_max: 1_000,
-        calls_per_run_max: 10_000,
-        records_per_run_max: 100_000,
-        id_bytes_max: 256,
-        attributes_max: 16,
-        attribute_bytes_max: 128,
-        plausible_tokens_max: 100_000_000,
-        names_interned_max: 100_000,
         commit_interval: millis(dice.range(200, 2_500)),
-        drain_max: millis(2_000),
         quiet_margin: millis(dice.range(300, 1_500)),
-        store_reasons: false,
+        ..Limits::OF_THE_CONTRACT
     }
 }
 
