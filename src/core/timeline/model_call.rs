@@ -77,6 +77,8 @@ pub struct Attempt {
     pub declared_last: Option<Stamp>,
     pub chunks: u32,
     pub usage: Option<UsageReport>,
+    /// When the newest report of it was made.
+    usage_at: Option<Stamp>,
     pub end: Option<Stamp>,
     pub error: Option<Failure>,
 }
@@ -91,6 +93,17 @@ pub struct Failure {
 }
 
 impl Attempt {
+    /// Takes a report of usage that was made at `at`. The newest one stands, field by field, in
+    /// whatever order they come. True where a count shrank.
+    pub fn report(&mut self, usage: &UsageReport, at: Stamp) -> bool {
+        if self.usage_at.is_some_and(|newest| at.is_before(newest)) {
+            let newer = self.usage.replace(usage.clone());
+            return newer.is_some_and(|newer| merge(&mut self.usage, &newer));
+        }
+        self.usage_at = Some(at);
+        merge(&mut self.usage, usage)
+    }
+
     fn new(number: u32) -> Attempt {
         Attempt {
             number,
@@ -101,6 +114,7 @@ impl Attempt {
             declared_first: None,
             declared_last: None,
             chunks: 0,
+            usage_at: None,
             usage: None,
             end: None,
             error: None,
@@ -277,21 +291,7 @@ impl ModelCall {
         if content == ChunkContent::Text {
             attempt.first_text = earliest(attempt.first_text, at);
         }
-        usage.is_some_and(|usage| merge(&mut attempt.usage, usage))
-    }
-
-    /// False where the call has ended with another prompt than a report tells: order joins no two
-    /// calls whose prompts differ (rules.md §3).
-    pub fn may_be_of(&self, other: Option<&UsageReport>) -> bool {
-        let ended = self.attempts.last().filter(|attempt| attempt.end.is_some());
-        let told = ended
-            .and_then(|attempt| attempt.usage.as_ref())
-            .or(self.native.as_ref().and_then(|side| side.usage.as_ref()))
-            .and_then(UsageReport::prompt_count);
-        match (told, other.and_then(UsageReport::prompt_count)) {
-            (Some(told), Some(other)) => told == other || ended.is_none() && self.has_lifecycle,
-            _ => true,
-        }
+        usage.is_some_and(|usage| attempt.report(usage, at))
     }
 
     /// True where an answer of the model was seen, by record or event.
@@ -574,7 +574,7 @@ fn is_fine_code(code: &str) -> bool {
 }
 
 /// Newest wins; true where a count fell.
-fn merge(known: &mut Option<UsageReport>, newer: &UsageReport) -> bool {
+pub fn merge(known: &mut Option<UsageReport>, newer: &UsageReport) -> bool {
     match known {
         Some(known) => {
             let shrank = newer.shrank_from(known);
@@ -586,9 +586,4 @@ fn merge(known: &mut Option<UsageReport>, newer: &UsageReport) -> bool {
             false
         }
     }
-}
-
-/// The same for an attempt's usage, for the callers in this module's neighbours.
-pub fn merge_usage(known: &mut Option<UsageReport>, newer: &UsageReport) -> bool {
-    merge(known, newer)
 }

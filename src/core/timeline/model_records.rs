@@ -3,7 +3,7 @@
 use super::apply::{Place, code_of};
 use super::counting;
 use super::invocation::{Context, Item, LIMITED, LocalAnswer, Proof, Segment};
-use super::model_call::{Failure, ModelCall, is_block_word, merge_usage};
+use super::model_call::{Failure, ModelCall, is_block_word};
 use super::row::{RowState, push_tight};
 use super::stamp::Stamp;
 use crate::core::Name;
@@ -102,7 +102,7 @@ impl Segment {
         let shrank = said
             .usage
             .as_ref()
-            .is_some_and(|usage| merge_usage(&mut attempt.usage, usage));
+            .is_some_and(|usage| attempt.report(usage, place.at));
         cx.names
             .note(&mut call.response_model, said.model.as_deref());
         cx.names.note(&mut call.provider, said.provider.as_deref());
@@ -152,7 +152,7 @@ impl Segment {
             is_cancelled,
         });
         if let Some(usage) = &said.usage {
-            merge_usage(&mut attempt.usage, usage);
+            attempt.report(usage, place.at);
         }
         call.recovered |= said.recovered == Some(true);
         self.note_call(index, event, place, cx);

@@ -3,7 +3,7 @@
 
 use super::apply::{Place, code_word};
 use super::invocation::{Context, Item, Segment};
-use super::model_call::{NativeSide, is_provider_word, merge_usage};
+use super::model_call::{NativeSide, is_provider_word, merge};
 use super::stamp::{Stamp, earliest, latest};
 use super::tool_call::{Answer, ToolCall};
 use crate::core::Name;
@@ -229,7 +229,7 @@ impl Segment {
         let mut shrank = false;
         if let Some(usage) = native.usage.as_ref().filter(|usage| !usage.is_empty()) {
             let side = call.native.get_or_insert_with(NativeSide::default);
-            shrank = merge_usage(&mut side.usage, usage);
+            shrank = merge(&mut side.usage, usage);
             side.usage_on_partial = response.is_partial;
         }
         let model = native

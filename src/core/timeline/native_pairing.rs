@@ -9,6 +9,7 @@ use super::tool_call::ToolCall;
 use crate::core::Name;
 use crate::core::event::{NativeEvent, ServedBy};
 use crate::core::fact::Flag;
+use crate::core::usage::UsageReport;
 
 impl Segment {
     /// The call whose final response had the same event id: this is a newer version of it, and
@@ -115,6 +116,20 @@ impl Segment {
 }
 
 impl ModelCall {
+    /// False where the call has ended with another prompt than a report tells: order joins no two
+    /// calls whose prompts differ (rules.md §3).
+    pub fn may_be_of(&self, other: Option<&UsageReport>) -> bool {
+        let ended = self.attempts.last().filter(|attempt| attempt.end.is_some());
+        let told = ended
+            .and_then(|attempt| attempt.usage.as_ref())
+            .or(self.native.as_ref().and_then(|side| side.usage.as_ref()))
+            .and_then(UsageReport::prompt_count);
+        match (told, other.and_then(UsageReport::prompt_count)) {
+            (Some(told), Some(other)) => told == other || ended.is_none() && self.has_lifecycle,
+            _ => true,
+        }
+    }
+
     /// True where two sources may speak of one place: a source that names no branch or no agent
     /// matches any (rules.md §3).
     pub fn may_be_at(&self, place: &Place) -> bool {
