@@ -260,10 +260,11 @@ impl ModelCall {
 
     /// `model.start`: a further start after a failure, or another number, begins a further attempt.
     pub fn start(&mut self, number: Option<u32>, at: Stamp) {
-        let has_failed = self
-            .attempts
-            .last()
-            .is_some_and(|last| last.error.is_some());
+        let has_failed = self.attempts.last().is_some_and(|last| {
+            // A start that was made before the failure is the failed attempt's own, come late.
+            let is_own = |error: &Failure| last.start.is_none() && at.is_before(error.at);
+            last.error.as_ref().is_some_and(|error| !is_own(error))
+        });
         let number = match number {
             None if has_failed => self.attempts.last().map(|last| last.number + 1),
             number => number,
