@@ -22,9 +22,16 @@ pub struct Case {
     pub expect: Map<String, Value>,
 }
 
-/// One item of `events`, as far as a replay has it.
+/// What stands where in a case.
+pub enum Item {
+    /// The next record of the log.
+    Record,
+    Step(Value),
+}
+
+/// One item of `events`.
 #[derive(Deserialize)]
-struct Item<'e> {
+struct Wire<'e> {
     #[serde(rename = "_step")]
     step: Option<String>,
     #[serde(rename = "_kafka")]
@@ -39,6 +46,8 @@ struct Item<'e> {
 pub struct Feed {
     /// Each record as its topic, partition and value; the offset is given in the order of reading.
     records: Vec<Record>,
+    /// Records and steps as they stand in the case.
+    items: Vec<Item>,
     /// Steps that stand among the records.
     pub steps: BTreeSet<String>,
     /// Dialects of records that this build does not read, by the names of events.md §1.
@@ -57,6 +66,7 @@ impl Feed {
     pub fn new(case: &Case) -> Result<Feed, String> {
         let mut feed = Feed {
             records: Vec::new(),
+            items: Vec::new(),
             steps: BTreeSet::new(),
             dialects: BTreeSet::new(),
         };
@@ -72,9 +82,13 @@ impl Feed {
     }
 
     fn take(&mut self, text: &str) -> Result<(), String> {
-        let item: Item<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let item: Wire<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if let Some(step) = item.step {
-            vet_step(&step, text)?;
+            let told = vet_step(&step, text)?;
+            if step == "generate" {
+                self.generate(&told)?;
+            }
+            self.items.push(Item::Step(told));
             self.steps.insert(step);
             return Ok(());
         }
@@ -86,8 +100,7 @@ impl Feed {
                 .find_map(|k| value[k].as_str());
             let kafka = key.map(|key| ("key".to_owned(), json!(key)));
             let value = format!("\"value\":{}", one_line(&filled(text)));
-            let kafka = kafka.into_iter().collect();
-            self.records.push(Record { kafka, value });
+            self.push(kafka.into_iter().collect(), value);
             return Ok(());
         };
         if let Some(unknown) = kafka.keys().find(|key| !KAFKA.contains(&key.as_str())) {
@@ -108,8 +121,49 @@ impl Feed {
             (None, None, None) if text.contains("\"value\"") => "\"value\":null".to_owned(),
             _ => return Err("neither value, value_raw nor value_b64".to_owned()),
         };
-        self.records.push(Record { kafka, value });
+        self.push(kafka, value);
         Ok(())
+    }
+
+    fn push(&mut self, kafka: Map<String, Value>, value: String) {
+        self.records.push(Record { kafka, value });
+        self.items.push(Item::Record);
+    }
+
+    /// `count` records from a template: `<n>` in any string is the number, and the time goes on by
+    /// a step, computed in decimals.
+    fn generate(&mut self, step: &Value) -> Result<(), String> {
+        let number = |key: &str| {
+            step[key]
+                .as_f64()
+                .ok_or(format!("generate.{key}: a number"))
+        };
+        let count = step["count"].as_u64().ok_or("generate.count: a count")?;
+        let template = step["template"].to_string();
+        let field = step["time_field"].as_str().unwrap_or("at");
+        let partitions = step["partitions"].as_u64().unwrap_or(1).max(1);
+        let (start, step) = (number("time_start")?, number("time_step")?);
+        let micros = |seconds: f64| (seconds * 1e6).round() as i64;
+        for n in 0..count {
+            let text = template.replace("<n>", &n.to_string());
+            let mut value: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+            let at = micros(start) + i64::try_from(n).unwrap_or(0) * micros(step);
+            value[field] = json!(at as f64 / 1e6);
+            let kafka = Map::from_iter([("partition".to_owned(), json!(n % partitions))]);
+            self.push(kafka, format!("\"value\":{value}"));
+        }
+        Ok(())
+    }
+
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// True where a record stands behind item `i`.
+    pub fn has_records_after(&self, i: usize) -> bool {
+        self.items[i..]
+            .iter()
+            .any(|item| matches!(item, Item::Record))
     }
 
     /// The lines of the log where the records arrive in `order`.
@@ -163,7 +217,7 @@ fn unread(value: &Value) -> Option<&'static str> {
     }
 }
 
-fn vet_step(step: &str, text: &str) -> Result<(), String> {
+fn vet_step(step: &str, text: &str) -> Result<Value, String> {
     let Some((_, fields)) = STEPS.iter().find(|(name, _)| *name == step) else {
         return Err(format!("unknown step {step}"));
     };
@@ -173,7 +227,7 @@ fn vet_step(step: &str, text: &str) -> Result<(), String> {
         .find(|key| *key != "_step" && !fields.contains(&key.as_str()));
     match unknown {
         Some(key) => Err(format!("step {step} has no field {key}")),
-        None => Ok(()),
+        None => Ok(Value::Object(told)),
     }
 }
 

@@ -1,16 +1,20 @@
 //! The hard cases: failures of real meters as data, each with the right answer (README.md here).
 //!
 //! Each case goes through `tachograph replay` as a user would feed it, and its `expect` is matched
-//! against what is printed. `TACHOGRAPH_CASES=DIR` runs the cases of another directory. The last
+//! against what is printed; what it expects of Prometheus is asked of the core and its exporter,
+//! on a clock that the case moves. `TACHOGRAPH_CASES=DIR` runs the cases of another directory. The last
 //! line counts: passed, failed, skipped (another harness or dialect is needed), exceptions (listed
 //! in `exceptions.json` with an argument).
 
+mod exposition;
 mod feed;
 mod matching;
 mod view;
 mod vocabulary;
 mod words;
+mod world;
 
+use exposition::Scrapes;
 use feed::{Case, Feed};
 use matching::Vetted;
 use proptest::prelude::Rng;
@@ -22,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use view::Printed;
 use vocabulary::{Harness, TOP};
+use world::World;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tachograph");
 /// Orders of arrival that are tried where there are more of them.
@@ -175,46 +180,27 @@ fn read(file: &Path) -> Result<Case, String> {
 }
 
 fn run(case: &Case, vetted: &mut Vetted, scratch: &Path) -> Outcome {
-    let failed = |reason: String| Outcome::Failed(vec![reason]);
-    for word in case.also.iter().chain([&case.needs]) {
-        if Harness::parse(word).is_none() {
-            return failed(format!("unknown harness {word}"));
-        }
-    }
-    let never = Map::new();
-    let never = case
-        .expect
-        .get("never")
-        .and_then(Value::as_object)
-        .unwrap_or(&never);
-    let expect: Map<String, Value> = case
-        .expect
-        .clone()
-        .into_iter()
-        .filter(|(key, _)| key != "never")
-        .collect();
-    vetted.object("", &expect, TOP);
-    vetted.object("never", never, TOP);
-    let (feed, config) = match (Feed::new(case), feed::config(&case.config)) {
-        (Ok(feed), Ok(config)) => (feed, config),
-        (Err(error), _) | (_, Err(error)) => return failed(error),
+    let mut expect = case.expect.clone();
+    let never = match expect.remove("never") {
+        Some(Value::Object(never)) => never,
+        _ => Map::new(),
     };
-    if !vetted.errors.is_empty() {
-        return Outcome::Failed(std::mem::take(&mut vetted.errors));
-    }
-    if case.needs != Harness::Replay.as_str() {
-        return Outcome::Skipped(case.needs.clone());
-    }
-    if !feed.dialects.is_empty() {
-        let dialects: Vec<&str> = feed.dialects.iter().copied().collect();
-        return Outcome::Skipped(format!("dialect {}", dialects.join(", ")));
-    }
-    if feed.steps.iter().any(|step| step != "start") {
-        return Outcome::Skipped(Harness::Steps.as_str().to_owned());
+    let (feed, config) = match vet(case, &expect, &never, vetted) {
+        Ok(readable) => readable,
+        Err(reasons) => return Outcome::Failed(reasons),
+    };
+    if let Some(lacking) = lacking(case, &feed, &expect, &never) {
+        return Outcome::Skipped(lacking);
     }
     if vetted.compared == 0 {
-        return failed("nothing that a replay can tell is expected".to_owned());
+        let reason = "nothing that a replay can tell is expected";
+        return Outcome::Failed(vec![reason.to_owned()]);
     }
+    let scrapes = match scrapes(case, &feed, &config, scratch) {
+        Ok(scrapes) => scrapes,
+        Err(reasons) => return Outcome::Failed(reasons),
+    };
+    let mut reasons = shown(&expect, &never, &scrapes);
     let config_file = scratch.join(format!("{}.toml", case.id));
     fs::write(&config_file, config).expect("a file in the scratch folder");
     let is_any = expect.get("any_order") == Some(&Value::Bool(true));
@@ -224,21 +210,110 @@ fn run(case: &Case, vetted: &mut Vetted, scratch: &Path) -> Outcome {
         vec![(0..feed.len()).collect()]
     };
     for order in &orders {
+        if !reasons.is_empty() {
+            break;
+        }
         let log = scratch.join(format!("{}.ndjson", case.id));
         fs::write(&log, feed.lines(order)).expect("a file in the scratch folder");
-        let reasons = judge(&expect, never, &config_file, &log);
-        if !reasons.is_empty() {
-            let told = |reason| {
-                if is_any {
-                    format!("{reason}, in order {order:?}")
-                } else {
-                    reason
-                }
-            };
-            return Outcome::Failed(reasons.into_iter().map(told).collect());
+        let told = judge(&expect, &never, &config_file, &log).into_iter();
+        let in_order = |reason| match is_any {
+            true => format!("{reason}, in order {order:?}"),
+            false => reason,
+        };
+        reasons.extend(told.map(in_order));
+    }
+    match reasons.is_empty() {
+        true => Outcome::Passed,
+        false => Outcome::Failed(reasons),
+    }
+}
+
+/// Looks up every name, word, step and key, and reads the records and the configuration.
+fn vet(
+    case: &Case,
+    expect: &Map<String, Value>,
+    never: &Map<String, Value>,
+    vetted: &mut Vetted,
+) -> Result<(Feed, String), Vec<String>> {
+    for word in case.also.iter().chain([&case.needs]) {
+        if Harness::parse(word).is_none() {
+            return Err(vec![format!("unknown harness {word}")]);
         }
     }
-    Outcome::Passed
+    vetted.object("", expect, TOP);
+    vetted.object("never", never, TOP);
+    let feed = Feed::new(case).map_err(|error| vec![error])?;
+    let config = feed::config(&case.config).map_err(|error| vec![error])?;
+    match vetted.errors.is_empty() {
+        true => Ok((feed, config)),
+        false => Err(std::mem::take(&mut vetted.errors)),
+    }
+}
+
+/// What the case needs and this runner has not.
+fn lacking(
+    case: &Case,
+    feed: &Feed,
+    expect: &Map<String, Value>,
+    never: &Map<String, Value>,
+) -> Option<String> {
+    let needs = [Harness::Replay, Harness::Prometheus].map(Harness::as_str);
+    if !needs.contains(&case.needs.as_str()) {
+        return Some(case.needs.clone());
+    }
+    if !feed.dialects.is_empty() {
+        let dialects: Vec<&str> = feed.dialects.iter().copied().collect();
+        return Some(format!("dialect {}", dialects.join(", ")));
+    }
+    // A replay has no clock and no crash; what a scrape shows after them is the world's to tell.
+    let names = expect.keys().chain(never.keys());
+    let is_shown_only = names.clone().all(|name| name == "prometheus");
+    let known = if is_shown_only {
+        &world::STEPS[..]
+    } else {
+        &world::STEPS_OF_REPLAY[..]
+    };
+    let is_lacking = feed
+        .steps
+        .iter()
+        .any(|step| !known.contains(&step.as_str()));
+    is_lacking.then(|| Harness::Steps.as_str().to_owned())
+}
+
+/// What the daemon shows Prometheus over the case's log.
+fn scrapes(case: &Case, feed: &Feed, config: &str, scratch: &Path) -> Result<Scrapes, Vec<String>> {
+    let log = scratch.join(format!("{}.world.ndjson", case.id));
+    let order: Vec<usize> = (0..feed.len()).collect();
+    fs::write(&log, feed.lines(&order)).expect("a file in the scratch folder");
+    let world = World::live(config, feed, &log).map_err(|error| vec![error])?;
+    if !world.errors.is_empty() {
+        return Err(world.errors);
+    }
+    Scrapes::new(&world.scrapes).map_err(|error| vec![error])
+}
+
+/// What of `expect.prometheus`, and of texts that must appear nowhere, does not hold.
+fn shown(
+    expect: &Map<String, Value>,
+    never: &Map<String, Value>,
+    scrapes: &Scrapes,
+) -> Vec<String> {
+    let of = |names: &Map<String, Value>| {
+        names
+            .get("prometheus")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let mut reasons = scrapes.judge(&of(expect), false);
+    reasons.extend(scrapes.judge(&of(never), true));
+    let hidden = &expect.get("never_appears_in").cloned().unwrap_or_default();
+    let places = hidden["places"].as_array().into_iter().flatten();
+    let text = hidden["text"].as_str().unwrap_or_default();
+    if places.filter(|place| *place == "prometheus").count() > 0 && scrapes.text().contains(text) {
+        reasons.push("never_appears_in: it appears in prometheus".to_owned());
+    }
+    reasons
 }
 
 /// All orders of so many records, or `ORDERS_MAX` of them drawn from a fixed seed.
