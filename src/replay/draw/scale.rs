@@ -39,7 +39,8 @@ impl Scale {
         let to = spans.iter().map(|span| span.1).max()?;
         let cuts = cuts(&spans, to.saturating_sub(from));
         let room = columns.saturating_sub(cuts.len() * CUT_COLUMNS).max(1);
-        let cut: i64 = cuts.iter().map(|(a, b)| b - a).sum();
+        let lengths = cuts.iter().map(|(a, b)| b.saturating_sub(*a));
+        let cut = lengths.fold(0, i64::saturating_add);
         let shown = to.saturating_sub(from).saturating_sub(cut).max(1);
         let mut scale = Scale {
             stretches: Vec::new(),
@@ -48,7 +49,7 @@ impl Scale {
         };
         let (mut at, mut shown_before) = (from, 0_i64);
         for (i, end) in cuts.iter().map(|c| c.0).chain([to]).enumerate() {
-            let until = shown_before + (end - at);
+            let until = shown_before.saturating_add(end.saturating_sub(at));
             let column = scaled(shown_before, room, shown) + i * CUT_COLUMNS;
             let next = scaled(until, room, shown) + i * CUT_COLUMNS;
             scale.push(at, end, column, next, false);
@@ -124,7 +125,7 @@ impl Scale {
                 }
                 continue;
             }
-            let begun = Nanos(s.from - self.from);
+            let begun = Nanos(s.from.saturating_sub(self.from));
             let mark = if s.column == 0 {
                 glyphs.axis_start
             } else {
@@ -136,12 +137,14 @@ impl Scale {
                 duration(Some(begun))
             };
             tick(s.column, &first, mark, &mut line);
-            let step = step(s.to - s.from, s.columns);
-            let mut at = step;
-            while begun.0 == 0 && at <= s.to - s.from {
-                let column = self.edge(s.from + at, 0);
+            // Events may claim to lie centuries apart.
+            let length = s.to.saturating_sub(s.from);
+            let step = step(length, s.columns).max(1);
+            let mut next = Some(step).filter(|_| begun.0 == 0);
+            while let Some(at) = next.filter(|at| *at <= length) {
+                let column = self.edge(s.from.saturating_add(at), 0);
                 tick(column, &duration(Some(Nanos(at))), glyphs.tick, &mut line);
-                at += step;
+                next = at.checked_add(step);
             }
         }
         let text = |cells: Vec<char>| cells.into_iter().collect::<String>();
@@ -171,9 +174,9 @@ fn cuts(spans: &[(i64, i64)], whole: i64) -> Vec<(i64, i64)> {
         .into_iter()
         .take(CUTS_MAX)
         .take_while(|(a, b)| {
-            let gap = b - a;
+            let gap = b.saturating_sub(*a);
             let is_most = i128::from(gap) * 10 > i128::from(left) * 9 && gap < left;
-            left -= gap;
+            left = left.saturating_sub(gap);
             is_most && gap >= CUT_LENGTH_MIN
         })
         .collect();
@@ -243,6 +246,24 @@ mod tests {
         assert!(labels.starts_with("0         1 s"), "{labels}");
         assert!(labels.contains("3 h"), "{labels}");
         assert!(line.contains("┄┄┄┄┄┄┄┼"), "{line}");
+    }
+
+    #[test]
+    fn events_that_claim_to_lie_centuries_apart_have_an_axis() {
+        for (from, to) in [
+            (i64::MIN, i64::MAX),
+            (-1, i64::MAX),
+            (i64::MAX - 1, i64::MAX),
+        ] {
+            let spans = [
+                (EventTime(from), EventTime(from)),
+                (EventTime(0), EventTime(to)),
+            ];
+            let scale = Scale::over(&spans, 60).unwrap();
+            let (labels, line) = scale.axis(&UNICODE);
+            assert_eq!((labels.chars().count(), line.chars().count()), (60, 60));
+            assert!(scale.column(EventTime(to)) < 60);
+        }
     }
 
     #[test]
