@@ -260,7 +260,7 @@ fn listen(segment: &Segment) -> Says {
     // A lone start in a run that ended well is no call that anybody knows of (rules.md §6): here a
     // start that was sent again after its run had left memory.
     let is_lone = |call: &Model| call.status == "incomplete" && call.usage.is_empty();
-    let ended_well = says.status == "completed";
+    let ended_well = matches!(says.status, "completed" | "waiting");
     says.models.retain(|call| !(ended_well && is_lone(call)));
     let is_waiting = says.status == "waiting";
     for tool in &mut says.tools {
