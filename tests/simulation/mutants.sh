@@ -58,10 +58,16 @@ for patch in "$patches"/*.patch; do
         continue
     fi
     find "$copy/tree" -name '*.orig' -exec rm {} +
-    if simulate; then
+    # A rare one names a seed that shows it.
+    seed=$(grep -m 1 -o '^SIM_SEED=[0-9]* SIM_MIX=[a-z_]*' "$patch")
+    if [ -n "$seed" ] && (export ${seed?}; ! simulate); then
+        :
+    elif simulate; then
         echo "NOT CAUGHT  $name"
         failed=1
-    elif grep -q '^SIM_SEED=' "$copy/log"; then
+        continue
+    fi
+    if grep -q '^SIM_SEED=' "$copy/log"; then
         echo "caught      $name: $(grep -m 1 -o '^SIM_SEED=[0-9]* SIM_MIX=[a-z_]*' "$copy/log")"
     else
         echo "NO BUILD    $name"
