@@ -163,7 +163,15 @@ impl Timelines {
                 if let Some(after) = after {
                     self.supersede(after, at, out);
                 }
-                self.open(event, stamp, at, is_split, elsewhere.is_some())
+                // What came under another invocation begins nothing in the one that it is about.
+                let is_headless = elsewhere.is_some() || self.is_headless(event, stamp, at);
+                let opener = route::Opener {
+                    is_headless,
+                    is_split,
+                    at,
+                    stamp,
+                };
+                self.open(event, opener)
             }
         };
         if elsewhere.is_some()
@@ -310,35 +318,22 @@ impl Timelines {
         }
     }
 
+    /// True where a record that opens a segment begins nothing: it is no start, and older than any
+    /// silence. Never by what else is held: a successor that re-reads from here holds less.
+    fn is_headless(&self, event: &RuntimeEvent<'_>, stamp: Stamp, at: RecordAt) -> bool {
+        let is_start = matches!(event.kind, EventKind::RunStart { .. });
+        let silence = self.settings.limits.silence_max.as_nanos();
+        let silence = silence.min(i64::MAX as u128) as i64;
+        let lateness = time::lateness(stamp.at, at.log_time).0;
+        !is_start && stamp.is_valid && lateness > silence
+    }
+
     /// Opens a segment for the record that could not join one.
-    fn open(
-        &mut self,
-        event: &RuntimeEvent<'_>,
-        stamp: Stamp,
-        at: RecordAt,
-        is_split: bool,
-        is_elsewhere: bool,
-    ) -> Slot {
+    fn open(&mut self, event: &RuntimeEvent<'_>, opener: route::Opener) -> Slot {
         let invocation = event.invocation_id.as_deref().unwrap_or("");
+        let at = opener.at;
         let slot = self.slot_next;
         self.slot_next += 1;
-        let is_start = matches!(event.kind, EventKind::RunStart { .. });
-        let is_old = stamp.is_valid
-            && time::lateness(stamp.at, at.log_time).0
-                > self
-                    .settings
-                    .limits
-                    .silence_max
-                    .as_nanos()
-                    .min(i64::MAX as u128) as i64;
-        let opener = route::Opener {
-            // Never by what else is held: a successor that re-reads from here holds less. An answer
-            // that came under another invocation begins nothing in the one that asked.
-            is_headless: !is_start && (is_old || is_elsewhere),
-            is_split,
-            at,
-            stamp,
-        };
         let mut segment = Segment::open(event, invocation, opener, &mut self.names);
         let id = segment.invocation_id.clone();
         let siblings = self.by_invocation.entry(id).or_default();
