@@ -16,9 +16,9 @@ pub const SCHEMA_VERSION: u64 = 1;
 
 /// The columns every row begins with.
 pub fn identity(fact: &Fact, o: &mut Object<'_>) {
-    o.text("tenant", Some(&fact.tenant));
-    o.text("app", Some(&fact.app));
-    o.text("invocation_id", Some(&fact.invocation_id));
+    o.name("tenant", &fact.tenant);
+    o.name("app", &fact.app);
+    o.name("invocation_id", &fact.invocation_id);
 }
 
 /// The columns every row ends with.
@@ -208,7 +208,7 @@ pub fn branch(f: &BranchFact, o: &mut Object<'_>) {
 pub fn agent_run(f: &AgentRunFact, o: &mut Object<'_>) {
     if !o.omits() {
         o.text("branch", Some(&f.branch));
-        o.text("agent", Some(&f.agent));
+        o.name("agent", &f.agent);
         o.count("occurrence", Some(u64::from(f.occurrence)));
     }
     o.text("node_path", f.node_path.as_deref());
@@ -231,7 +231,7 @@ pub fn model_call(f: &ModelCallFact, o: &mut Object<'_>) {
     }
     o.text("call_id", f.call_id.as_deref());
     o.text("branch", Some(&f.branch));
-    o.text("agent", Some(&f.agent));
+    o.name("agent", &f.agent);
     o.count("occurrence", Some(u64::from(f.agent_occurrence)));
     o.text("node_path", f.node_path.as_deref());
     o.text("operation", Some(&f.operation));
@@ -287,7 +287,7 @@ fn counts<'w>(key: &str, told: impl Iterator<Item = (&'w str, u32)>, o: &mut Obj
 pub fn local_answer(f: &LocalAnswerFact, o: &mut Object<'_>) {
     if !o.omits() {
         o.text("branch", Some(&f.branch));
-        o.text("agent", Some(&f.agent));
+        o.name("agent", &f.agent);
         o.count("order", Some(u64::from(f.order)));
     }
     o.text("served_by", Some(f.served_by.as_str()));
@@ -316,11 +316,11 @@ pub fn tool_call(f: &ToolCallFact, o: &mut Object<'_>) {
         o.count("execution", Some(u64::from(f.execution)));
     }
     o.text("call_id", f.call_id.as_deref());
-    o.text("tool", Some(&f.tool));
+    o.name("tool", &f.tool);
     o.mark("invented", f.is_invented);
     o.text("origin", f.origin.as_deref());
     o.text("branch", Some(&f.branch));
-    o.text("agent", Some(&f.agent));
+    o.name("agent", &f.agent);
     o.count("occurrence", Some(u64::from(f.agent_occurrence)));
     o.text("status", Some(f.status.as_str()));
     o.text("executed", Some(f.executed.as_str()));
@@ -362,7 +362,7 @@ pub fn verdict(f: &GuardrailFact, o: &mut Object<'_>) {
     let is_told = told.iter().any(|part| part.is_some());
     o.object("target", is_told.then_some(target));
     o.text("branch", Some(&f.branch));
-    o.text("agent", Some(&f.agent));
+    o.name("agent", &f.agent);
     counts(
         "findings",
         f.findings.iter().map(|(word, n)| (word.as_str(), *n)),
@@ -387,7 +387,7 @@ pub fn recovery(f: &RecoveryFact, o: &mut Object<'_>) {
     o.text("action", Some(&f.action));
     o.instant("decided_at", f.decided_at);
     o.text("branch", Some(&f.branch));
-    o.text("agent", Some(&f.agent));
+    o.name("agent", &f.agent);
     o.text("error_code", f.error_code.as_deref());
     flags(f.flags, o);
 }
@@ -399,7 +399,7 @@ pub fn anomaly(f: &AnomalyFact, o: &mut Object<'_>) {
         o.text("about", Some(&f.about));
     }
     o.text("branch", Some(&f.branch));
-    o.text("agent", Some(&f.agent));
+    o.name("agent", &f.agent);
     o.instant("at", f.at);
     o.count("count", f.count);
     o.text("detail", f.detail.as_deref());

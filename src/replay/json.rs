@@ -68,6 +68,11 @@ impl Object<'_> {
         }
     }
 
+    /// A name; the empty one is unknown.
+    pub fn name(&mut self, key: &str, name: &str) {
+        self.text(key, Some(name).filter(|name| !name.is_empty()));
+    }
+
     /// A count.
     pub fn count(&mut self, key: &str, count: Option<u64>) {
         self.raw(key, count.map(|n| n.to_string()).as_deref());

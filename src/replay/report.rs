@@ -132,7 +132,7 @@ fn of<'f, T>(
 fn plain<T>(told: &[(&Fact, &T)], fill: fn(&T, &mut Object<'_>), out: &mut String) {
     rows(out, told, |(fact, body), o| {
         columns::identity(fact, o);
-        o.text("segment", Some(&fact.segment));
+        o.name("segment", &fact.segment);
         fill(body, o);
         columns::evidence(fact, o);
     });
@@ -213,9 +213,9 @@ impl<'t> Told<'t> {
 }
 
 fn invocation(row: &Invocation, told: &Told<'_>, o: &mut Object<'_>) {
-    o.text("tenant", Some(&row.key.0));
-    o.text("app", Some(&row.key.1));
-    o.text("invocation_id", Some(&row.key.2));
+    o.name("tenant", &row.key.0);
+    o.name("app", &row.key.1);
+    o.name("invocation_id", &row.key.2);
     o.text("status", Some(row.status.as_str()));
     o.count("segments", Some(row.segments));
     o.instant("started_at", row.started_at);
@@ -265,7 +265,7 @@ fn branches(facts: &[&Fact], seen: &[Seen], out: &mut String) {
     let told: Vec<_> = branches.iter().zip(&sums).collect();
     rows(out, &told, |((fact, branch), sums), o| {
         columns::identity(fact, o);
-        o.text("segment", Some(&fact.segment));
+        o.name("segment", &fact.segment);
         columns::branch(branch, o);
         columns::sums("with_descendants", sums, o);
         let key = (&*fact.invocation_id, &*branch.branch);
@@ -308,7 +308,7 @@ fn model_calls<'f>(facts: &[&'f Fact], settings: &ReplaySettings) -> Vec<Call<'f
 fn model_call(row: &Call<'_>, o: &mut Object<'_>) {
     let money = |amount: Option<Usd>| amount.map(|usd| usd.to_string());
     columns::identity(row.fact, o);
-    o.text("segment", Some(&row.fact.segment));
+    o.name("segment", &row.fact.segment);
     o.count("seq", Some(row.seq));
     columns::model_call(row.call, o);
     o.text("cost_usd", money(row.cost.cost_usd).as_deref());
@@ -341,7 +341,7 @@ fn tools_in_order<'t, 'f>(tools: &'t [ToolRow<'f>]) -> Vec<&'t ToolRow<'f>> {
 
 fn tool_row(row: &ToolRow<'_>, o: &mut Object<'_>) {
     columns::identity(row.fact, o);
-    o.text("segment", Some(&row.fact.segment));
+    o.name("segment", &row.fact.segment);
     columns::tool_call(&row.call, o);
     o.text("session_id", row.fact.session_id.as_deref());
     o.text("user_key", row.fact.user_key.as_deref());
