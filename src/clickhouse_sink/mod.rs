@@ -258,6 +258,7 @@ impl Sink {
             }
             _ => tracing::warn!(
                 reason = error.reason().as_str(),
+                url = self.connection.config().url,
                 "ClickHouse takes no rows now, trying again: {}",
                 error.chain()
             ),

@@ -491,8 +491,9 @@ impl State {
                 self.topics.look(consumer, self.clock.now());
             }
             code => {
-                warn_rarely!(&format!("kafka {code:?}"), %code, reason, "Kafka is in trouble; \
-                    going on by itself when it is over");
+                let brokers = &self.kafka.brokers;
+                warn_rarely!(&format!("kafka {code:?}"), %code, brokers, reason, "Kafka is in \
+                    trouble; going on by itself when it is over");
             }
         }
         self.idle(consumer)
