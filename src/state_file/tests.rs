@@ -12,10 +12,10 @@ const BEGAN: LogTime = LogTime(1_772_445_600_000);
 const LATER: LogTime = LogTime(1_772_445_660_000);
 
 /// A folder that vanishes with the test.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let name = format!("tachograph-state-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
