@@ -57,8 +57,8 @@ impl Vetted {
     }
 
     fn value(&mut self, path: &str, expect: &Value, kind: &Kind) {
-        let mut word = |value: &Value, words: &[&str]| match value.as_str() {
-            Some(word) if words.is_empty() || words.contains(&word) => {}
+        let mut word = |value: &Value, lists: &[&[&str]]| match value.as_str() {
+            Some(word) if lists.is_empty() || lists.iter().any(|words| words.contains(&word)) => {}
             _ if value.is_null() => {}
             _ => self.errors.push(format!("{path}: unknown word {value}")),
         };
@@ -78,7 +78,7 @@ impl Vetted {
                     .for_each(|value| self.value(path, value, kind));
             }
             (Kind::Word(words), value) => {
-                word(value, words);
+                word(value, &[words]);
                 self.compared += 1;
             }
             (Kind::Contains(words), Value::Array(values)) => {
@@ -218,32 +218,22 @@ fn rows(path: &str, expect: &[Value], actual: &Value, names: &[Name]) -> Fits {
     let row_fits = |want: &Value, row: &Value| {
         object(path, want.as_object().unwrap_or(&Map::new()), row, names)
     };
+    let fitting = |want: &Value| -> Vec<usize> {
+        let is_fitting = |row: &usize| row_fits(want, &told[*row]).is_ok();
+        (0..told.len()).filter(is_fitting).collect()
+    };
+    let edges: Vec<Vec<usize>> = expect.iter().map(fitting).collect();
     let mut taken: Vec<Option<usize>> = vec![None; told.len()];
     for (i, want) in expect.iter().enumerate() {
-        let fitting: Vec<usize> = (0..told.len())
-            .filter(|j| row_fits(want, &told[*j]).is_ok())
-            .collect();
-        if fitting.is_empty() {
+        if edges[i].is_empty() {
             let near: Vec<String> = told
                 .iter()
                 .filter_map(|row| row_fits(want, row).err())
                 .collect();
-            let rows = told.len();
-            return Err(format!(
-                "{path}[{i}]: no row of {rows} fits {want}: {}",
-                near.join("; ")
-            ));
+            let (rows, near) = (told.len(), near.join("; "));
+            return Err(format!("{path}[{i}]: no row of {rows} fits {want}: {near}"));
         }
-        let edges: Vec<Vec<usize>> = expect
-            .iter()
-            .map(|want| {
-                (0..told.len())
-                    .filter(|j| row_fits(want, &told[*j]).is_ok())
-                    .collect()
-            })
-            .collect();
-        let mut seen = vec![false; told.len()];
-        if !augment(i, &edges, &mut taken, &mut seen) {
+        if !augment(i, &edges, &mut taken, &mut vec![false; told.len()]) {
             return Err(format!(
                 "{path}[{i}]: another expected row needs the only row for {want}"
             ));

@@ -61,7 +61,7 @@ pub const ANOMALY: &[&str] = &[
     "limit_reached",
     "retention_loss",
 ];
-/// Words of rules.md §9, and the anomalies: `flags` of a row holds both.
+/// Words of rules.md §9; `flags` of a row may hold kinds of anomalies besides.
 pub const FLAG: &[&str] = &[
     "usage_from_partial",
     "zero_usage_placeholder",
@@ -96,20 +96,6 @@ pub const FLAG: &[&str] = &[
     "read_invalid_utf8",
     "read_lone_surrogate",
     "read_nonstandard_json",
-    "orphan_end",
-    "clock_skew",
-    "usage_shrank",
-    "verdict_not_enforced",
-    "unmetered_call",
-    "duplicate_answer",
-    "producer_gap",
-    "starved_meter",
-    "edit_lost",
-    "hook_error",
-    "retry_cap",
-    "leaked_timer",
-    "limit_reached",
-    "retention_loss",
 ];
 pub const REASON: Kind = Word(&[
     "invalid_json",
