@@ -25,7 +25,7 @@ pub struct SchemaFile {
 }
 
 /// Every file, in order.
-pub const FILES: [SchemaFile; 2] = [
+pub const FILES: [SchemaFile; 3] = [
     SchemaFile {
         number: 1,
         name: "0001_tables.sql",
@@ -35,6 +35,11 @@ pub const FILES: [SchemaFile; 2] = [
         number: 2,
         name: "0002_views.sql",
         sql: include_str!("../../deploy/clickhouse/0002_views.sql"),
+    },
+    SchemaFile {
+        number: 3,
+        name: "0003_unmetered_cause.sql",
+        sql: include_str!("../../deploy/clickhouse/0003_unmetered_cause.sql"),
     },
 ];
 
@@ -285,6 +290,7 @@ mod tests {
     const PINNED: [&str; FILES.len()] = [
         "cd09e52c11d4661806682b27fcf897b46f6e4385b02e0e1d85e6e9d99fb098c6",
         "14aa89cfc3eecc4ab30df5b42a91c4ac99393b1b71aa7d8b762553b5d8ab3b0c",
+        "71f5f2d72dd15fb724c5b6a45bf4343d1d4ce966f18b19778528901332a39ba4",
     ];
 
     #[test]

@@ -426,6 +426,8 @@ pub struct ModelCallFact {
     /// Usage should have been reported and was not: counted in `usage_missing_calls`. False for a
     /// call that failed before any content, which has none by nature (rules.md §4).
     pub is_unmetered: bool,
+    /// The hook that ended the chain before the meter had its turn; empty where it is not named.
+    pub starved_by: Option<Name>,
     /// Service tier, such as `standard`.
     pub tier: Option<Name>,
     /// stop, length, tool_calls, content_filter, error, other.

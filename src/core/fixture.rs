@@ -7,8 +7,8 @@
 //!    90ms  i1  desk    model.end    c1 in=120 out=8
 //!     +2h                                             log time passes
 //! ```
-//! Values that hold digits only are numbers. `actor=`, `target=`, `policy=` and `error=` become the
-//! objects of events.md.
+//! Values that hold digits only are numbers, `true` and `false` are claims. `actor=`, `target=`,
+//! `policy=`, `runtime=` and `error=` become the objects of events.md.
 
 use super::fact::{Fact, FactBody, Flags};
 use super::pipeline::{Action, Input, Pipeline, Record, Settings};
@@ -208,9 +208,10 @@ fn main_field(kind: &str) -> &'static str {
 }
 
 fn field(fields: &mut Map<String, Value>, key: &str, value: &str) {
-    let value = match value.parse::<i64>() {
-        Ok(number) => json!(number),
-        Err(_) => json!(value),
+    let value = match (value, value.parse::<i64>()) {
+        ("true" | "false", _) => json!(value == "true"),
+        (_, Ok(number)) => json!(number),
+        (_, Err(_)) => json!(value),
     };
     let mut nested = |object: &str, name: &str, value: Value| {
         let object = fields.entry(object).or_insert_with(|| json!({}));
@@ -220,6 +221,8 @@ fn field(fields: &mut Map<String, Value>, key: &str, value: &str) {
         "in" => nested("usage", "prompt_tokens", value),
         "out" => nested("usage", "completion_tokens", value),
         "actor" => nested("actor", "name", value),
+        "actor_type" => nested("actor", "type", value),
+        "runtime" => nested("runtime", "name", value),
         "target" => nested("target", "call_id", value),
         "policy" => nested("policy", "id", value),
         "error" => nested("error", "type", value),
@@ -348,6 +351,13 @@ fn render_rest(fact: &Fact) -> String {
             span(f.own_time),
             span(f.waiting_time),
         ),
-        FactBody::Anomaly(f) => format!("{invocation} {} {}", f.kind.as_str(), f.about),
+        FactBody::Anomaly(f) => format!(
+            "{invocation} {} {}{}",
+            f.kind.as_str(),
+            f.about,
+            f.detail
+                .as_deref()
+                .map_or(String::new(), |detail| format!(" ({detail})")),
+        ),
     }
 }

@@ -104,6 +104,7 @@ pub fn model_call(key: &str, branch: &str, agent: &str, from: i64) -> ModelCallF
         call_key: key.into(),
         call_id: Some(key.into()),
         is_unmetered: false,
+        starved_by: None,
         branch: branch.into(),
         agent: agent.into(),
         agent_occurrence: 0,

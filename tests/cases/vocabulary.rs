@@ -385,6 +385,7 @@ const ANOMALY_ROW: &[Name] = row![
     told("about", Text),
     told("at", Instant),
     told("count", Number),
+    told("detail", Text),
 ];
 
 const COUNTERS: &[Name] = &[

@@ -137,6 +137,7 @@ pub fn model_call(call_key: &str) -> ModelCallFact {
         total_with_retries: None,
         measured: Some(Measured::Wrapper),
         is_unmetered: false,
+        starved_by: None,
         chunks: Some(7),
         usage: usage(40, 33),
         tier: some("standard"),

@@ -6,24 +6,10 @@ use tachograph::core::fact::{AnomalyKind, Status};
 use tachograph::core::invariant::Invariant;
 
 /// Words that no test can show yet, and why.
-const UNREACHABLE: &[(&str, &str)] = &[
-    (
-        "starved_meter",
-        "nothing derives it yet: it needs hook.outcome records counted against model calls",
-    ),
-    (
-        "edit_lost",
-        "nothing derives it yet: no runtime reports which edit was applied",
-    ),
-    (
-        "leaked_timer",
-        "nothing derives it yet: known from logs of ADK TypeScript only",
-    ),
-    (
-        "retention_loss",
-        "derived by the Kafka edge's counters, not by the core",
-    ),
-];
+const UNREACHABLE: &[(&str, &str)] = &[(
+    "retention_loss",
+    "derived by the Kafka edge's counters, not by the core",
+)];
 
 /// Invariants that no caller of the public interface can break, and why the check stays.
 const UNBREAKABLE: &[(&str, &str)] = &[

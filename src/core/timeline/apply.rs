@@ -1,14 +1,12 @@
 //! Lifecycle records to evidence: what each kind of events.md §2.2 says about its segment.
 
-use super::invocation::{AnomalySeen, Context, Item, RunEnd, Segment};
+use super::invocation::{Context, Item, RunEnd, Segment};
 use super::recovery::RecoveryDecision;
 use super::row::RowState;
 use super::stamp::{Stamp, earliest};
 use crate::core::Name;
-use crate::core::event::{
-    AgentStatus, ErrorSaid, EventKind, HookOutcome, Recovery, Returned, RuntimeEvent,
-};
-use crate::core::fact::{AnomalyKind, Basis, Flag, ParentLink};
+use crate::core::event::{AgentStatus, ErrorSaid, EventKind, Recovery, RuntimeEvent};
+use crate::core::fact::{Basis, Flag, ParentLink};
 
 /// Where in the run a record stands.
 #[derive(Clone, Debug)]
@@ -244,36 +242,6 @@ impl Segment {
             is_counted: false,
         });
         self.touch(Item::Recovery(self.recoveries.len() - 1));
-    }
-
-    fn hook(&mut self, said: &HookOutcome<'_>, place: &Place, cx: &mut Context<'_>) {
-        let hook = said.hook.as_deref().unwrap_or("");
-        match said.returned {
-            Returned::Error => {
-                let about = format!("hook/{hook}");
-                let mut seen = self.anomaly_at(
-                    AnomalyKind::HookError,
-                    about,
-                    (&place.branch, &place.agent),
-                    place.at,
-                    cx.offset,
-                );
-                seen.detail = cx.names.optional(said.actor_name.as_deref());
-                self.anomaly(AnomalySeen {
-                    count: Some(1),
-                    ..seen
-                });
-            }
-            Returned::Value => match hook {
-                "before_run" | "before_agent" | "before_model" => {
-                    self.answered_by_hook(said, hook, place, cx);
-                }
-                "on_model_error" => self.model_recovered(said.call_id.as_deref(), cx),
-                "on_tool_error" => self.tool_recovered(said.call_id.as_deref(), cx),
-                _ => {}
-            },
-            Returned::Nothing | Returned::Unknown => {}
-        }
     }
 }
 

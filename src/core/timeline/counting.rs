@@ -10,7 +10,7 @@ use crate::core::fact::{
     ToolStatus,
 };
 use crate::core::sample::{Family, Move, Sample};
-use crate::core::usage::TokenUsage;
+use crate::core::usage::{TokenUsage, UsageState};
 use crate::core::{LogTime, Name, Nanos};
 use std::sync::Arc;
 
@@ -235,9 +235,11 @@ fn observed(span: Nanos) -> Move {
     Move::Observe(span.0.max(0).cast_unsigned())
 }
 
-/// Why a call is unmetered, as far as the call itself tells.
+/// Why a call is unmetered, as far as is known.
 pub fn unmetered_reason(fact: &ModelCallFact) -> &'static str {
     match fact.status {
+        _ if fact.starved_by.is_some() => "starved",
+        _ if fact.usage.state == UsageState::Invalid => "invalid",
         CallStatus::Cancelled => "cancelled",
         CallStatus::Incomplete => "not_ended",
         CallStatus::Error => "stream_broken",

@@ -10,6 +10,20 @@ use crate::core::fact::{
 use crate::core::sample::{Family, Move, Sample};
 use crate::core::{Coordinates, Name, Offset};
 
+/// Why a call is unmetered, and what is known of the culprit: `starved/redactor`,
+/// `stream_broken/503`.
+fn unmetered_cause(fact: &ModelCallFact) -> Name {
+    let reason = counting::unmetered_reason(fact);
+    let culprit = match &fact.starved_by {
+        Some(hook) => Some(hook),
+        None => fact.error_code.as_ref(),
+    };
+    match culprit.filter(|name| !name.is_empty()) {
+        Some(culprit) => Name::from(format!("{reason}/{culprit}")),
+        None => word(reason),
+    }
+}
+
 /// One row that is ready to go out, before the pipeline's marks decide whether it does.
 pub struct Ready {
     /// `None` where only counters move: the row already says this.
@@ -328,8 +342,11 @@ impl Segment {
             kinds.push((AnomalyKind::ClockSkew, None));
         }
         if fact.is_unmetered && self.is_over() {
-            let detail = counting::unmetered_reason(fact);
-            kinds.push((AnomalyKind::UnmeteredCall, Some(word(detail))));
+            kinds.push((AnomalyKind::UnmeteredCall, Some(unmetered_cause(fact))));
+        }
+        if fact.starved_by.is_some() && self.is_over() {
+            let thief = fact.starved_by.clone().filter(|name| !name.is_empty());
+            kinds.push((AnomalyKind::StarvedMeter, thief));
         }
         for (kind, detail) in kinds {
             let about = format!("model_call/{}", fact.call_key);

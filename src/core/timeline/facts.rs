@@ -133,6 +133,7 @@ impl Segment {
             chunks: call.chunks_declared.or_else(|| observed_chunks(call)),
             usage,
             is_unmetered,
+            starved_by: call.starved_by().cloned(),
             tier,
             finish_reason: call
                 .finish_reason

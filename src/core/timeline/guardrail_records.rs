@@ -17,6 +17,7 @@ const NATIVE_WORD_MAX: usize = 64;
 impl Segment {
     /// `guardrail.decision`.
     pub(super) fn decide(&mut self, said: &Decision<'_>, place: &Place, cx: &mut Context<'_>) {
+        self.output_judged(said, place, cx);
         let stage = said.stage.unwrap_or(Stage::Unknown);
         let mut verdict = self.new_verdict(stage, Basis::Declared, place, cx);
         verdict.decision = said.decision;

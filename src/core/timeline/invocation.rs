@@ -466,7 +466,8 @@ impl Segment {
         let mut found = Vec::new();
         for call in &self.calls {
             let lacks_start = call.attempts.iter().all(|a| a.request().is_none());
-            if call.has_lifecycle && lacks_start && call.native.is_none() {
+            let is_told = call.has_lifecycle && !call.attempts.is_empty();
+            if is_told && lacks_start && call.native.is_none() {
                 let about = format!("model_call/{}", call.key);
                 found.push((
                     about,

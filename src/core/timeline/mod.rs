@@ -11,8 +11,10 @@ mod export;
 mod facts;
 mod guardrail;
 mod guardrail_records;
+mod hooks;
 mod invocation;
 mod latency;
+mod local_answers;
 mod model_call;
 mod model_records;
 mod names;
@@ -451,6 +453,7 @@ impl Timelines {
         segment.settle_calls(None);
         segment.close_denied_starts(&mut cx);
         segment.find_orphans();
+        segment.find_leaked_timers();
         segment.touch_all();
         let last = segment.row.last;
         if limit.is_some() {

@@ -5,6 +5,7 @@
 //! clocks that can be compared. It knows nothing of segments: whether the run ended well is an
 //! argument.
 
+use super::hooks::Edit;
 use super::row::{RowState, push_tight};
 use super::stamp::{Stamp, earliest, latest};
 use crate::core::EventTime;
@@ -193,6 +194,10 @@ pub struct ModelCall {
     pub is_settled: bool,
     /// A local answer took this call's place; it has no row.
     pub is_answered_locally: bool,
+    /// An after-model hook ran: the model had answered, whatever became of the answer.
+    pub was_answered: bool,
+    /// What hooks put in the place of the request, the answer or an error.
+    pub edits: Vec<Edit>,
     pub counted: super::counting::CountedCall,
 }
 
@@ -239,6 +244,8 @@ impl ModelCall {
             last_seen: seen,
             is_settled: false,
             is_answered_locally: false,
+            was_answered: false,
+            edits: Vec::new(),
             counted: super::counting::CountedCall::default(),
         }
     }
@@ -295,11 +302,13 @@ impl ModelCall {
         usage.is_some_and(|usage| attempt.report(usage, at))
     }
 
-    /// True where an answer of the model was seen, by record or event.
+    /// True where an answer of the model was seen, by record or event, or is proved by a hook.
     pub fn has_response(&self) -> bool {
-        self.attempts
-            .iter()
-            .any(|a| a.chunks > 0 || a.end.is_some())
+        self.was_answered
+            || self
+                .attempts
+                .iter()
+                .any(|a| a.chunks > 0 || a.end.is_some())
             || self
                 .native
                 .as_ref()

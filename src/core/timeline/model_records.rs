@@ -2,15 +2,13 @@
 
 use super::apply::{Place, code_of};
 use super::counting;
-use super::invocation::{Context, Item, LIMITED, LocalAnswer, Proof, Segment};
+use super::invocation::{Context, Item, LIMITED, Segment};
 use super::model_call::{Failure, ModelCall, is_block_word};
 use super::row::{RowState, push_tight};
 use super::stamp::Stamp;
 use crate::core::Name;
-use crate::core::event::{
-    HookOutcome, ModelChunk, ModelEnd, ModelError, ModelStart, RuntimeEvent, ServedBy,
-};
-use crate::core::fact::{AnomalyKind, Basis, Flag};
+use crate::core::event::{ModelChunk, ModelEnd, ModelError, ModelStart, RuntimeEvent, ServedBy};
+use crate::core::fact::{AnomalyKind, Flag};
 use crate::core::usage::{UsageReport, tier_word};
 
 /// Attempts of one call at which runtimes give up (mission.md §3); reaching them is an anomaly.
@@ -43,6 +41,7 @@ impl Segment {
         cx.names
             .note(&mut call.operation, said.operation.as_deref());
         call.streaming = said.streaming.or(call.streaming);
+        self.distrust_timer(index, place, cx);
         self.note_call(index, event, place, cx);
         if self.calls[index].attempts.len() == RETRIES_MAX {
             self.call_anomaly(index, AnomalyKind::RetryCap, place.at, cx);
@@ -117,6 +116,7 @@ impl Segment {
         if let Some(error) = &said.error {
             call.response_error = code_of(error, cx);
         }
+        self.distrust_timer(index, place, cx);
         self.note_call(index, event, place, cx);
         self.note_block(index, place, cx);
         if shrank {
@@ -169,26 +169,7 @@ impl Segment {
         cx: &mut Context<'_>,
     ) -> usize {
         if let Some(id) = call_id {
-            if let Some(index) = self.calls_by_id.get(id) {
-                return *index;
-            }
-            if self.calls.len() > cx.limits.calls_per_run_max {
-                return self.limited_call(place, cx);
-            }
-            // A start is of an answer that came before it only where it was made before it.
-            let native_only = self.unclaimed_native(usage, place).filter(|index| {
-                let side = self.calls[*index].native.as_ref();
-                let first = side.and_then(|side| side.first);
-                asks != Asks::Start || first.is_some_and(|first| place.at.is_before(first))
-            });
-            let index = match native_only {
-                Some(index) => index,
-                None => self.new_call(cx.names.id(id), place, cx),
-            };
-            let id = cx.names.id(id);
-            self.calls[index].call_id = Some(id.clone());
-            self.calls_by_id.insert(id, index);
-            return index;
+            return self.call_by_id(id, asks, usage, place, cx);
         }
         if asks != Asks::Start
             && let Some(index) = self.open_call(usage, place)
@@ -198,6 +179,47 @@ impl Segment {
         let order = self.calls.len();
         let key = format!("{}/{}/{}/{order}", self.id, place.branch, place.agent);
         self.new_call(Name::from(key), place, cx)
+    }
+
+    /// The call of this id, which this record may be the first to tell of.
+    fn call_by_id(
+        &mut self,
+        id: &str,
+        asks: Asks,
+        usage: Option<&UsageReport>,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) -> usize {
+        if let Some(index) = self.calls_by_id.get(id) {
+            return *index;
+        }
+        if self.calls.len() > cx.limits.calls_per_run_max {
+            return self.limited_call(place, cx);
+        }
+        // A start is of an answer that came before it only where it was made before it.
+        let native_only = self.unclaimed_native(usage, place).filter(|index| {
+            let side = self.calls[*index].native.as_ref();
+            let first = side.and_then(|side| side.first);
+            asks != Asks::Start || first.is_some_and(|first| place.at.is_before(first))
+        });
+        let index = match native_only {
+            Some(index) => index,
+            None => self.new_call(cx.names.id(id), place, cx),
+        };
+        let id = cx.names.id(id);
+        self.calls[index].call_id = Some(id.clone());
+        self.calls_by_id.insert(id, index);
+        index
+    }
+
+    /// The call whose answer a hook saw.
+    pub(super) fn call_that_answered(
+        &mut self,
+        id: &str,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) -> usize {
+        self.call_by_id(id, Asks::Middle, None, place, cx)
     }
 
     /// The call that a record without call id goes on with: the oldest open one of (branch, agent),
@@ -406,143 +428,6 @@ impl Segment {
         self.provider_verdict(index, reason, place, cx);
     }
 
-    /// A hook or a cache answered in this call's place: it becomes a local answer and has no row of
-    /// its own.
-    pub(super) fn call_answered_locally(
-        &mut self,
-        index: usize,
-        served_by: ServedBy,
-        usage: Option<&UsageReport>,
-        place: &Place,
-        cx: &mut Context<'_>,
-    ) {
-        self.calls[index].is_answered_locally = true;
-        let call_id = self.calls[index].call_id.clone();
-        let requested = self.calls[index].requested_model.clone();
-        let known = self.answers.iter().position(|answer| {
-            answer.call_id.is_some() && answer.call_id == call_id
-                || answer.call_id.is_none()
-                    && answer.event_id.is_none()
-                    && answer.hook.is_some()
-                    && answer.requested_model.is_none()
-                    && answer.branch == place.branch
-                    && answer.agent == place.agent
-        });
-        let answer = known.unwrap_or_else(|| self.new_answer(served_by, place, cx));
-        let row = &mut self.answers[answer];
-        row.call_id = call_id;
-        row.requested_model = requested;
-        row.served_by = served_by;
-        let seen = self.calls[index].native.as_ref();
-        let usage = usage.or(seen.and_then(|side| side.usage.as_ref()));
-        if let Some(usage) = usage {
-            row.usage = Some(usage.clone());
-        }
-        let event_id = seen.and_then(|side| side.event_id.clone());
-        row.event_id = row.event_id.take().or(event_id);
-        row.row.speak(cx.offset);
-        let is_seen = seen.is_some();
-        self.touch(Item::Answer(answer));
-        let verdicts = self.verdicts.len();
-        for verdict in 0..verdicts {
-            self.verdict_answered(verdict, index);
-        }
-        if is_seen {
-            return;
-        }
-        self.proofs.push(Proof {
-            branch: place.branch.clone(),
-            agent: Some(place.agent.clone()),
-            answer: Some(answer),
-            verdict: None,
-        });
-    }
-
-    /// A row for an answer that no model gave.
-    pub(super) fn new_answer(
-        &mut self,
-        served_by: ServedBy,
-        place: &Place,
-        cx: &mut Context<'_>,
-    ) -> usize {
-        let same = |a: &&LocalAnswer| a.branch == place.branch && a.agent == place.agent;
-        let order = self.answers.iter().filter(same).count() as u32;
-        let mut row = RowState::new(cx.offset);
-        row.speak(cx.offset);
-        self.agent_run(&place.branch, &place.agent, place.at, cx.offset, true);
-        self.answers.push(LocalAnswer {
-            row,
-            branch: place.branch.clone(),
-            agent: place.agent.clone(),
-            order,
-            served_by,
-            hook: None,
-            actor_type: None,
-            actor_name: None,
-            call_id: None,
-            requested_model: None,
-            at: place.at,
-            usage: None,
-            event_id: None,
-            is_counted: false,
-        });
-        let index = self.answers.len() - 1;
-        self.touch(Item::Answer(index));
-        index
-    }
-
-    /// `hook.outcome` of a hook that answers in the place of what it guards (rules.md §8).
-    pub(super) fn answered_by_hook(
-        &mut self,
-        said: &HookOutcome<'_>,
-        hook: &str,
-        place: &Place,
-        cx: &mut Context<'_>,
-    ) {
-        if hook == "before_run" {
-            self.intercepted = Some(false);
-        }
-        let answer = self.new_answer(ServedBy::Hook, place, cx);
-        let row = &mut self.answers[answer];
-        row.hook = Some(cx.names.name(hook));
-        row.actor_type = cx.names.optional(said.actor_type.as_deref());
-        row.actor_name = cx.names.optional(said.actor_name.as_deref());
-        row.call_id = said.call_id.as_deref().map(|id| cx.names.id(id));
-        if hook == "before_model" {
-            let by_id = said
-                .call_id
-                .as_deref()
-                .and_then(|id| self.calls_by_id.get(id).copied());
-            let waiting = by_id.or_else(|| self.waiting_start(place));
-            if let Some(index) = waiting.filter(|index| self.calls[*index].is_only_start()) {
-                self.calls[index].is_answered_locally = true;
-                self.answers[answer].requested_model = self.calls[index].requested_model.clone();
-                let id = self.calls[index].call_id.clone();
-                let row = &mut self.answers[answer];
-                row.call_id = row.call_id.take().or(id);
-            }
-        }
-        let agent = (hook != "before_run").then(|| place.agent.clone());
-        self.proofs.push(Proof {
-            branch: place.branch.clone(),
-            agent,
-            answer: Some(answer),
-            verdict: None,
-        });
-    }
-
-    /// The newest start of (branch, agent) that nothing followed yet.
-    pub(super) fn waiting_start(&self, place: &Place) -> Option<usize> {
-        self.calls.iter().rposition(|call| {
-            call.branch == place.branch
-                && call.agent == place.agent
-                && call.has_lifecycle
-                && !call.is_answered_locally
-                && call.is_only_start()
-                && call.served_by.is_none()
-        })
-    }
-
     pub(super) fn model_recovered(&mut self, call_id: Option<&str>, cx: &mut Context<'_>) {
         let Some(index) = call_id.and_then(|id| self.calls_by_id.get(id).copied()) else {
             return;
@@ -552,22 +437,5 @@ impl Segment {
         call.is_settled = true;
         call.row.speak(cx.offset);
         self.touch(Item::Call(index));
-    }
-
-    /// True where a local answer, not the model, is what the verdict's target got.
-    fn verdict_answered(&mut self, verdict: usize, call: usize) {
-        use super::guardrail::Target;
-        let is_target = match self.verdicts[verdict].target {
-            Target::Call(index) => index == call,
-            Target::NextCall => {
-                let v = &self.verdicts[verdict];
-                v.branch == self.calls[call].branch && v.agent == self.calls[call].agent
-            }
-            _ => false,
-        };
-        if is_target && self.verdicts[verdict].basis != Basis::Provider {
-            self.verdicts[verdict].target = Target::AnsweredLocally;
-            self.touch(Item::Verdict(verdict));
-        }
     }
 }

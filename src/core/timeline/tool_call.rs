@@ -1,5 +1,6 @@
 //! One execution of one tool call: by call id and execution, never by stack position.
 
+use super::hooks::Edit;
 use super::row::RowState;
 use super::stamp::Stamp;
 use crate::core::event::ToolOutcome;
@@ -49,6 +50,8 @@ pub struct ToolCall {
     pub is_escalated: bool,
     pub args_hash: u64,
     pub recovered: bool,
+    /// What hooks put in the place of the call, its answer or an error.
+    pub edits: Vec<Edit>,
     /// Whether the segment counts it as an open execution.
     pub was_open: bool,
     pub flags: Flags,
@@ -81,6 +84,7 @@ impl ToolCall {
             is_escalated: false,
             args_hash: 0,
             recovered: false,
+            edits: Vec::new(),
             was_open: false,
             flags: Flags::default(),
             counted: super::counting::CountedTool::default(),
