@@ -67,7 +67,7 @@ impl Segment {
                 if self.trigger.is_none() {
                     self.trigger = cx.names.optional(trigger.as_deref());
                 }
-                self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
+                self.touch_branch(&place.branch, place.at, cx.offset, false, cx);
                 self.touch(Item::Invocation);
             }
             EventKind::RunEnd {
@@ -81,6 +81,7 @@ impl Segment {
                     limit: cx.names.optional(limit.as_deref()),
                     error_code: error.as_ref().and_then(|error| code_of(error, cx)),
                 };
+                self.touch_branch(&place.branch, place.at, cx.offset, false, cx);
                 self.end_run(end);
             }
             EventKind::AgentStart { agent_kind } => {
@@ -181,7 +182,7 @@ impl Segment {
         run.start = earliest(run.start, place.at);
         run.node_path = run.node_path.take().or_else(|| place.node_path.clone());
         cx.names.note(&mut run.agent_kind, kind);
-        self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
+        self.touch_branch(&place.branch, place.at, cx.offset, false, cx);
         self.touch(Item::Agent(index));
     }
 
@@ -211,7 +212,7 @@ impl Segment {
         run.last = place.at;
         cx.names.note(&mut run.handoff_to, handoff_to);
         self.settle_calls(Some((&place.branch.clone(), &place.agent.clone())));
-        self.touch_branch(&place.branch.clone(), place.at, cx.offset, true, cx);
+        self.touch_branch(&place.branch, place.at, cx.offset, true, cx);
         self.touch(Item::Agent(index));
     }
 

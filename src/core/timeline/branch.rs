@@ -3,7 +3,7 @@
 
 use super::row::RowState;
 use super::stamp::Stamp;
-use crate::core::{EventTime, Name, Nanos};
+use crate::core::{Name, Nanos};
 
 /// One occurrence of one branch within a segment.
 #[derive(Clone, Debug)]
@@ -59,15 +59,15 @@ pub fn is_ancestor(path: &str, other: &str) -> bool {
             && parts(other).starts_with(&parts(path))
 }
 
-/// The length of the union of closed spans, each from its first to its second instant.
-pub fn covered(mut spans: Vec<(EventTime, EventTime)>) -> Nanos {
+/// The length of the union of closed spans, each between two times since one instant.
+pub fn covered(mut spans: Vec<(Nanos, Nanos)>) -> Nanos {
     spans.sort_unstable();
     let mut total = 0;
-    let mut reached = EventTime(i64::MIN);
+    let mut reached = Nanos(i64::MIN);
     for (from, to) in spans {
         let from = from.max(reached);
         if to > from {
-            total += to.since(from).0;
+            total += to.0 - from.0;
             reached = to;
         }
     }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn overlapping_spans_count_once() {
-        let t = EventTime;
+        let t = Nanos;
         assert_eq!(
             covered(vec![(t(0), t(10)), (t(5), t(12)), (t(20), t(21))]),
             Nanos(13)

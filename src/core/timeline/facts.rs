@@ -18,6 +18,23 @@ use crate::core::usage::{TokenClass, UsageContext, UsageState, UsageSum};
 use crate::core::{EventTime, Limits, LogSource, Name, Nanos};
 use std::sync::Arc;
 
+/// The stretch of one occurrence of a branch; open at an end that nothing bounds.
+struct Pass {
+    from: Option<Stamp>,
+    before: Option<Stamp>,
+}
+
+impl Pass {
+    /// True where what began at this instant is of the pass; of an unknown instant, in the last one.
+    fn has(&self, at: Option<Stamp>) -> bool {
+        let Some(at) = at else {
+            return self.before.is_none();
+        };
+        self.from.is_none_or(|from| !at.is_before(from))
+            && self.before.is_none_or(|before| at.is_before(before))
+    }
+}
+
 /// What making a fact may use besides the segment.
 #[derive(Clone, Copy)]
 pub struct View<'v> {
@@ -313,55 +330,64 @@ impl Segment {
 
     pub(super) fn branch_fact(&self, index: usize, calls: &[(usize, ModelCallFact)]) -> BranchFact {
         let this = &self.branches[index];
-        let is_own = |branch: &Name, at: Option<EventTime>| {
-            *branch == this.path && self.occurrence_at(this, at) == this.occurrence
-        };
-        let own_calls: Vec<&ModelCallFact> = calls
+        let pass = self.pass_of(this);
+        let is_own = |branch: &Name, at: Option<Stamp>| *branch == this.path && pass.has(at);
+        let own_calls: Vec<&(usize, ModelCallFact)> = calls
             .iter()
-            .map(|(_, fact)| fact)
-            .filter(|fact| is_own(&fact.branch, fact.started_at))
+            .filter(|(i, fact)| is_own(&fact.branch, self.calls[*i].instants().0))
             .collect();
         let own_tools: Vec<&ToolCall> = self
             .tools
             .iter()
-            .filter(|tool| is_own(&tool.branch, tool.started_at().map(|s| s.at)))
+            .filter(|tool| is_own(&tool.branch, tool.started_at()))
             .collect();
-        let call_spans = own_calls
-            .iter()
-            .filter_map(|fact| Some((fact.started_at?, fact.ended_at?)));
+        let is_over = this.is_joined || self.is_over();
+        let mut flags = Flags::default();
+        let (first, last) = (this.first, this.last.filter(|_| is_over));
+        let duration = first
+            .zip(last)
+            .and_then(|(first, last)| last.since(first, &mut flags))
+            .filter(|span| span.0 >= 0);
+        let call_spans = own_calls.iter().map(|(i, _)| {
+            let (start, _, end) = self.calls[*i].instants();
+            (start, end)
+        });
         let tool_spans = own_tools
             .iter()
-            .filter_map(|tool| Some((tool.started_at()?.at, tool.ended_at()?.at)));
-        let busy = branch::covered(call_spans.chain(tool_spans).collect());
-        let is_over = this.is_joined || self.is_over();
-        let duration = match (this.first, this.last) {
-            (Some(first), Some(last)) if is_over => Some(last.at.since(first.at)),
-            _ => None,
-        };
+            .map(|tool| (tool.started_at(), tool.ended_at()));
+        // By the clock that measures the branch, so that a step of the wall clock moves nothing.
+        let spans = call_spans.chain(tool_spans).filter_map(|(from, to)| {
+            let fork = first?;
+            let from = from?.since(fork, &mut flags)?;
+            Some((from, to?.since(fork, &mut flags)?))
+        });
+        let busy = branch::covered(spans.collect());
         BranchFact {
             branch: this.path.clone(),
             occurrence: this.occurrence,
             parent_branch: branch::parent(&this.path).map(Name::from),
-            forked_at: this.first.map(|stamp| stamp.at),
-            joined_at: this.last.filter(|_| is_over).map(|stamp| stamp.at),
+            forked_at: first.map(|stamp| stamp.at),
+            joined_at: last.map(|stamp| stamp.at),
             duration,
             own_time: duration.map(|_| busy),
             waiting_time: duration.map(|whole| Nanos((whole.0 - busy.0).max(0))),
-            own: sums(own_calls.into_iter()),
+            own: sums(own_calls.iter().map(|(_, fact)| fact)),
             tool_call_count: own_tools.len() as u64,
             records: this.records,
-            flags: Flags::default(),
+            flags,
         }
     }
 
-    /// The occurrence of a branch in which an instant lies.
-    fn occurrence_at(&self, of: &Branch, at: Option<EventTime>) -> u32 {
-        let same = self.branches.iter().filter(|b| b.path == of.path);
-        let begun = same.filter(|b| match (b.first, at) {
-            (Some(first), Some(at)) => first.at <= at,
-            _ => true,
-        });
-        begun.map(|b| b.occurrence).max().unwrap_or(0)
+    /// When one occurrence of a branch lasted: from its first evidence to that of the next one.
+    fn pass_of(&self, this: &Branch) -> Pass {
+        let next = self
+            .branches
+            .iter()
+            .find(|other| other.path == this.path && other.occurrence == this.occurrence + 1);
+        Pass {
+            from: this.first.filter(|_| this.occurrence > 0),
+            before: next.and_then(|next| next.first),
+        }
     }
 
     pub(super) fn invocation_fact(&self, calls: &[(usize, ModelCallFact)]) -> InvocationFact {

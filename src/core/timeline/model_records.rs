@@ -32,7 +32,7 @@ impl Segment {
     ) {
         self.something_started();
         let index = self.call_of(said.call_id.as_deref(), Asks::Start, None, place, cx);
-        self.touch_branch(&place.branch.clone(), place.at, cx.offset, true, cx);
+        self.touch_branch(&place.branch, place.at, cx.offset, true, cx);
         let model = cx.names.optional(said.model.as_deref());
         let call = &mut self.calls[index];
         call.start(said.attempt, place.at);

@@ -71,7 +71,7 @@ impl Segment {
         let is_user = native.author.as_deref() == Some("user");
         let response = Response::of(native);
         let goes_on = !is_user && response.has_content && !response.is_partial;
-        self.touch_branch(&place.branch.clone(), place.at, cx.offset, goes_on, cx);
+        self.touch_branch(&place.branch, place.at, cx.offset, goes_on, cx);
         self.touch(Item::Invocation);
         let shared = place.shared_by(native.function_responses.len());
         for answer in &native.function_responses {

@@ -282,10 +282,34 @@ fn branches_fork_join_and_wait() {
          5s i1 fan           agent.end completed
          6s i1 fan           run.end completed",
         "branches",
-        "i1 \"\"#0 parent=\"-\" took=5000 own=0 waited=5000
+        "i1 \"\"#0 parent=\"-\" took=6000 own=0 waited=6000
          i1 \"fan\"#0 parent=\"\" took=? own=? waited=?
          i1 \"fan.a\"#0 parent=\"fan\" took=3000 own=2000 waited=1000",
     );
+}
+
+#[test]
+fn a_step_of_the_wall_clock_moves_no_duration() {
+    // The wall clock falls back by an hour between the two records of the call.
+    let log = "7200s i1 -             run.start                          mono_ns=1000000000
+               7201s i1 fan.alpha/a   agent.start                        mono_ns=2000000000
+               7202s i1 fan.alpha/a   model.start c1 model=m             mono_ns=3000000000
+               3605s i1 fan.alpha/a   model.end c1 in=1 out=1            mono_ns=6000000000
+               3606s i1 fan.alpha/a   agent.end completed                mono_ns=7000000000
+               3607s i1 -             run.end completed                  mono_ns=8000000000";
+    check(
+        log,
+        "branches",
+        r##"i1 ""#0 parent="-" took=7000 own=0 waited=7000
+            i1 "fan"#0 parent="" took=? own=? waited=?
+            i1 "fan.alpha"#0 parent="fan" took=5000 own=3000 waited=2000"##,
+    );
+    check(
+        log,
+        "agent_runs",
+        "i1 fan.alpha/a#0 completed took=5000 calls=1",
+    );
+    check(log, "anomalies", "");
 }
 
 #[test]

@@ -227,7 +227,7 @@ impl Segment {
             agent.last = super::stamp::latest(Some(agent.last), place.at).unwrap_or(place.at);
             self.touch(Item::Agent(run));
         }
-        self.touch_branch(&place.branch.clone(), place.at, cx.offset, false, cx);
+        self.touch_branch(&place.branch, place.at, cx.offset, false, cx);
         let at_cap = self.tools[index].execution as usize == RETRIES_MAX;
         let found = [
             (self.tools[index].is_skewed(), AnomalyKind::ClockSkew),
