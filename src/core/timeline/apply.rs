@@ -1,11 +1,9 @@
 //! Lifecycle records to evidence: what each kind of events.md §2.2 says about its segment.
 
 use super::invocation::{Context, Item, RunEnd, Segment};
-use super::recovery::RecoveryDecision;
-use super::row::RowState;
 use super::stamp::{Stamp, earliest};
 use crate::core::Name;
-use crate::core::event::{AgentStatus, ErrorSaid, EventKind, Recovery, RuntimeEvent};
+use crate::core::event::{AgentStatus, ErrorSaid, EventKind, RuntimeEvent};
 use crate::core::fact::{Basis, Flag, ParentLink};
 
 /// Where in the run a record stands.
@@ -222,27 +220,6 @@ impl Segment {
             self.agents[index].error_code = code_of(error, cx);
             self.touch(Item::Agent(index));
         }
-    }
-
-    fn recover(&mut self, said: &Recovery<'_>, place: &Place, cx: &mut Context<'_>) {
-        let mut row = RowState::new(cx.offset);
-        row.speak(cx.offset);
-        let action = cx.names.name(said.action.as_deref().unwrap_or("unknown"));
-        let call_id = said.call_id.as_deref().map(|id| cx.names.id(id));
-        self.recoveries.push(RecoveryDecision {
-            row,
-            at: place.at,
-            phase: cx.names.name(said.phase.as_deref().unwrap_or("unknown")),
-            call_id,
-            attempt: said.attempt.unwrap_or(0),
-            handler: cx.names.optional(said.handler.as_deref()),
-            action,
-            branch: place.branch.clone(),
-            agent: place.agent.clone(),
-            error_code: said.error.as_ref().and_then(|error| code_of(error, cx)),
-            is_counted: false,
-        });
-        self.touch(Item::Recovery(self.recoveries.len() - 1));
     }
 }
 

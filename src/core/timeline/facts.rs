@@ -15,7 +15,7 @@ use crate::core::fact::{
     ToolCallFact,
 };
 use crate::core::usage::{TokenClass, UsageContext, UsageState, UsageSum};
-use crate::core::{EventTime, Limits, LogSource, Name, Nanos};
+use crate::core::{Limits, LogSource, Name, Nanos};
 use std::sync::Arc;
 
 /// The stretch of one occurrence of a branch; open at an end that nothing bounds.
@@ -155,7 +155,7 @@ impl Segment {
             finish_reason: call
                 .finish_reason
                 .as_deref()
-                .map(|raw| word(super::model_call::finish_word(raw))),
+                .map(|raw| word(super::finish_word::finish_word(raw))),
             finish_reason_raw: call.finish_reason.clone(),
             error_code,
             recovered: call.recovered,

@@ -9,6 +9,7 @@ pub mod branch;
 mod counting;
 mod export;
 mod facts;
+mod finish_word;
 mod guardrail;
 mod guardrail_records;
 mod hooks;

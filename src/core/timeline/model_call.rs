@@ -5,6 +5,7 @@
 //! clocks that can be compared. It knows nothing of segments: whether the run ended well is an
 //! argument.
 
+use super::finish_word::{ERROR_WORDS, is_block_word, is_fine_word};
 use super::hooks::Edit;
 use super::row::{RowState, push_tight};
 use super::stamp::{Stamp, earliest, latest};
@@ -13,57 +14,6 @@ use crate::core::Name;
 use crate::core::event::{ChunkContent, Measured, ServedBy};
 use crate::core::fact::{CallStatus, Flag, Flags};
 use crate::core::usage::{TokenUsage, UsageContext, UsageReport, UsageState};
-
-/// Finish and block reasons by which a provider refuses (rules.md §6).
-const BLOCK_WORDS: [&str; 12] = [
-    "SAFETY",
-    "RECITATION",
-    "BLOCKLIST",
-    "PROHIBITED_CONTENT",
-    "SPII",
-    "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT",
-    "IMAGE_RECITATION",
-    "MODEL_ARMOR",
-    "JAILBREAK",
-    "content_filter",
-    "refusal",
-];
-
-/// Words by which a provider says that generation failed or went wrong (rules.md §6).
-const ERROR_WORDS: [&str; 8] = [
-    "MALFORMED_FUNCTION_CALL",
-    "UNEXPECTED_TOOL_CALL",
-    "TOO_MANY_TOOL_CALLS",
-    "OTHER",
-    "IMAGE_OTHER",
-    "LANGUAGE",
-    "NO_IMAGE",
-    "MODEL_RETURNED_NO_CONTENT",
-];
-
-/// True where the provider refused the prompt or withheld the answer.
-pub fn is_block_word(word: &str) -> bool {
-    BLOCK_WORDS.contains(&word)
-}
-
-/// True where the word is a provider's about one response, not an exception of the runtime.
-pub fn is_provider_word(word: &str) -> bool {
-    is_block_word(word) || ERROR_WORDS.contains(&word) || matches!(word, "STOP" | "MAX_TOKENS")
-}
-
-/// stop, length, tool_calls, content_filter, error or other (rules.md §6).
-pub fn finish_word(raw: &str) -> &'static str {
-    match raw {
-        "STOP" | "stop" | "end_turn" | "stop_sequence" | "completed" => "stop",
-        "MAX_TOKENS" | "length" | "max_tokens" | "max_output_tokens" => "length",
-        "tool_calls" | "tool_use" | "function_call" => "tool_calls",
-        word if is_block_word(word) => "content_filter",
-        word if ERROR_WORDS.contains(&word) && word != "OTHER" => "error",
-        "error" => "error",
-        _ => "other",
-    }
-}
 
 /// One request to the provider, as records tell it.
 #[derive(Clone, Debug)]
@@ -321,6 +271,19 @@ impl ModelCall {
         last.is_some_and(|a| a.error.is_some() && a.end.is_none()) && !self.recovered
     }
 
+    /// The number of the newest attempt, where that one failed.
+    pub fn failed_attempt(&self) -> Option<u32> {
+        let last = self.attempts.last()?;
+        last.error.as_ref().map(|_| last.number)
+    }
+
+    /// True where at least so many attempts are known to have been made, by their number or by
+    /// what the records call them.
+    pub fn has_attempts(&self, count: usize) -> bool {
+        let named = self.attempts.iter().map(|attempt| attempt.number as usize);
+        self.attempts.len() >= count || named.max().is_some_and(|number| number >= count)
+    }
+
     /// True where every record of the call so far is a start.
     pub fn is_only_start(&self) -> bool {
         !self.has_response() && self.attempts.iter().all(|a| a.error.is_none())
@@ -411,7 +374,7 @@ impl ModelCall {
             .or_else(|| {
                 self.response_error
                     .clone()
-                    .filter(|code| !is_fine_code(code))
+                    .filter(|code| !is_fine_word(code))
             });
         if let Some(code) = failed_word {
             return (CallStatus::Error, Some(code));
@@ -577,10 +540,6 @@ fn note_words(usage: &TokenUsage, flags: &mut Flags) {
             flags.insert(flag);
         }
     }
-}
-
-fn is_fine_code(code: &str) -> bool {
-    matches!(code, "STOP" | "MAX_TOKENS")
 }
 
 /// Newest wins; true where a count fell.

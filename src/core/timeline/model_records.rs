@@ -2,8 +2,9 @@
 
 use super::apply::{Place, code_of};
 use super::counting;
+use super::finish_word::is_block_word;
 use super::invocation::{Context, Item, LIMITED, Segment};
-use super::model_call::{Failure, ModelCall, is_block_word};
+use super::model_call::{Failure, ModelCall};
 use super::row::{RowState, push_tight};
 use super::stamp::Stamp;
 use crate::core::Name;
@@ -43,9 +44,6 @@ impl Segment {
         call.streaming = said.streaming.or(call.streaming);
         self.distrust_timer(index, place, cx);
         self.note_call(index, event, place, cx);
-        if self.calls[index].attempts.len() == RETRIES_MAX {
-            self.call_anomaly(index, AnomalyKind::RetryCap, place.at, cx);
-        }
         if let Some(model) = model {
             let (app, tenant) = (self.app_name(cx.defaults), self.tenant_name(cx.defaults));
             counting::announce(&app, &tenant, &model, &place.agent, &mut cx.samples);
@@ -353,6 +351,9 @@ impl Segment {
         self.touch(Item::Call(index));
         if let Some(run) = run {
             self.touch(Item::Agent(run));
+        }
+        if self.calls[index].has_attempts(RETRIES_MAX) {
+            self.call_anomaly(index, AnomalyKind::RetryCap, place.at, cx);
         }
         self.touch_verdicts();
     }

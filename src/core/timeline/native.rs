@@ -2,8 +2,9 @@
 //! call, what a guard let be seen (runtimes.md §18, rules.md §2).
 
 use super::apply::{Place, code_word};
+use super::finish_word::is_provider_word;
 use super::invocation::{Context, Item, Segment};
-use super::model_call::{NativeSide, is_provider_word, merge};
+use super::model_call::{NativeSide, merge};
 use super::stamp::{Stamp, earliest, latest};
 use super::tool_call::{Answer, ToolCall};
 use crate::core::Name;

@@ -1,8 +1,9 @@
 //! Which model call a native response is of (runtimes.md §18, rules.md §2 and §3).
 
 use super::apply::Place;
+use super::finish_word::is_provider_word;
 use super::invocation::Segment;
-use super::model_call::{Attempt, ModelCall, NativeSide, is_provider_word};
+use super::model_call::{Attempt, ModelCall, NativeSide};
 use super::native::Response;
 use super::stamp::Stamp;
 use super::tool_call::ToolCall;

@@ -602,3 +602,18 @@ fn an_answer_from_a_cache_takes_back_the_call_that_its_event_was() {
     );
     check(log, "local_answers", "i1 desk by=cache actor=? in=9 out=2");
 }
+
+#[test]
+fn a_retry_of_one_attempt_is_told_once_and_another_failure_apart() {
+    let log = "1s i1 desk recovery.decision retry phase=render attempt=1 handler=h
+               2s i1 desk recovery.decision throw phase=render attempt=1 handler=h
+               3s i1 desk recovery.decision retry phase=tool attempt=1 handler=h call_id=t1
+               4s i1 desk recovery.decision skip phase=tool attempt=1 handler=h call_id=t1";
+    check(
+        log,
+        "recovery_decisions",
+        "i1 render ? retry
+         i1 render r0//desk/1 throw
+         i1 tool t1 skip",
+    );
+}

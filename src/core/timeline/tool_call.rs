@@ -159,6 +159,13 @@ impl ToolCall {
         }
     }
 
+    /// True where the answer is a failure.
+    pub fn has_failed(&self) -> bool {
+        let failed =
+            |answer: &Answer| matches!(answer.outcome, ToolOutcome::Error | ToolOutcome::Timeout);
+        self.last_answer().is_some_and(failed)
+    }
+
     /// A start that proves execution.
     pub fn proof_of_start(&self) -> Option<Stamp> {
         self.start.filter(|_| !self.start_is_hook)

@@ -228,7 +228,7 @@ impl Segment {
             self.touch(Item::Agent(run));
         }
         self.touch_branch(&place.branch, place.at, cx.offset, false, cx);
-        let at_cap = self.tools[index].execution as usize == RETRIES_MAX;
+        let at_cap = self.tools[index].execution as usize >= RETRIES_MAX;
         let found = [
             (self.tools[index].is_skewed(), AnomalyKind::ClockSkew),
             (at_cap, AnomalyKind::RetryCap),
