@@ -158,7 +158,11 @@ fn record(at_ms: i64, line: &str, offset: i64) -> Value {
     });
     let fields = out.as_object_mut().unwrap();
     if kind == "event" {
-        fields.insert("event".into(), native(at_ms, agent));
+        let mut event = native(at_ms, agent);
+        for (key, value) in words.filter_map(|word| word.split_once('=')) {
+            event[key] = json!(value);
+        }
+        fields.insert("event".into(), event);
         return out;
     }
     if invocation == "-" {

@@ -19,7 +19,7 @@ pub const SETS: &[Set] = &[
         figures: &[
             ("lifecycle", 1_853),
             ("native", 1_578),
-            ("both", 1_857),
+            ("both", 1_856),
             ("later", 1_856),
         ],
     },
@@ -77,7 +77,7 @@ pub const SETS: &[Set] = &[
             ("lifecycle", 2_355),
             ("native", 1_901),
             ("arrival", 114),
-            ("both", 2_362),
+            ("both", 2_361),
             ("later", 2_361),
         ],
     },

@@ -55,7 +55,8 @@ fn token_classes(usage: &TokenUsage) -> [u64; 6] {
     ]
 }
 
-fn correction(app: &Name, field: &'static str, by: u64) -> Sample {
+/// A fall of what was counted, by its amount.
+pub fn correction(app: &Name, field: &'static str, by: u64) -> Sample {
     sample(
         Family::Corrections,
         vec![app.clone(), word(field)],

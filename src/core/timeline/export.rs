@@ -88,6 +88,9 @@ impl Segment {
         let (first, last) = (row.first, row.last);
         let samples = self.samples(item, &body, cause, view);
         let fact = version.map(|version| self.fact(body, first, last, version, view));
+        if let Some(fact) = &fact {
+            self.row_of(item).keep_identity(fact);
+        }
         (fact.is_some() || !samples.is_empty()).then_some(Ready { fact, samples })
     }
 
@@ -298,7 +301,6 @@ impl Segment {
         cause: Offset,
         out: &mut Vec<Sample>,
     ) {
-        self.verdicts[index].enforced_last = fact.enforced;
         let empty = || word("");
         let policy = fact.policy.clone().unwrap_or_else(empty);
         if !std::mem::replace(&mut self.verdicts[index].is_counted, true) {
@@ -314,6 +316,10 @@ impl Segment {
             out.push(sample(Family::GuardrailDecisions, labels, Move::Add(1)));
         }
         let is_bypass = fact.enforced == Some(false) && self.verdicts[index].forbids();
+        let was_bypass = std::mem::replace(&mut self.verdicts[index].is_bypass, is_bypass);
+        if was_bypass && !is_bypass {
+            out.push(counting::correction(app, "guardrail_bypassed", 1));
+        }
         if is_bypass && !std::mem::replace(&mut self.verdicts[index].is_bypass_counted, true) {
             let labels = vec![
                 app.clone(),

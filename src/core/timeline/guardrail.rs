@@ -2,6 +2,7 @@
 
 use super::row::RowState;
 use super::stamp::Stamp;
+use super::tool_call::ToolCall;
 use crate::core::event::{DecisionWord, Stage};
 use crate::core::fact::{Basis, Flags};
 use crate::core::{Name, Nanos};
@@ -15,11 +16,18 @@ pub enum Target {
     Call(usize),
     /// The next model call of its agent and branch.
     NextCall,
-    /// The tool call with the verdict's call id, in whatever execution.
+    /// The tool call with the verdict's call id, in whatever execution; without one the execution
+    /// that it was found to be about.
     Tool,
     /// A local answer took the target's place.
     AnsweredLocally,
-    /// Nothing that starts (an output, a tool's answer, an agent).
+    /// What the model call at this index delivered.
+    Answer(usize),
+    /// What the tool call delivered.
+    ToolAnswer,
+    /// Something that no record names.
+    Unknown,
+    /// Nothing that ends before the segment does (the run's output, an agent).
     Passive,
 }
 
@@ -63,28 +71,79 @@ pub struct Verdict {
     pub duration: Option<Nanos>,
     pub basis: Basis,
     pub target: Target,
+    /// The tool execution that a verdict at tool_input is about, once there is one.
+    pub tool: Option<usize>,
     pub shown: Shown,
     /// A `guardrail.decision` declared it.
     pub is_recorded: bool,
     pub content_already_delivered: Option<bool>,
     pub flags: Flags,
-    /// What the row said last.
-    pub enforced_last: Option<bool>,
     pub is_counted: bool,
     pub is_bypass_counted: bool,
+    /// What the row said last of it.
+    pub is_bypass: bool,
 }
 
 impl Verdict {
-    /// True where two sources may speak of one verdict: what only one of them knows decides
-    /// nothing.
-    pub fn is_echoed_by(&self, other: &Verdict) -> bool {
-        let fits = |a: &Option<Name>, b: &Option<Name>| a.is_none() || b.is_none() || a == b;
-        self.stage == other.stage
+    /// True where both tell of one decision: what only one of them knows decides nothing. A record
+    /// is one decision of its own; every other source tells of what a record may declare as well.
+    pub fn is_told_by(&self, other: &Verdict) -> bool {
+        let is_same = self.stage == other.stage
             && self.decision == other.decision
+            && !(self.is_recorded && other.is_recorded)
+            && fits(&self.target_call_id, &other.target_call_id);
+        if self.stage == Stage::ToolInput {
+            return is_same && self.is_told_of_tool(other);
+        }
+        is_same
             && self.branch == other.branch
             && self.agent == other.agent
-            && fits(&self.actor_name, &other.actor_name)
+            && self.is_of_actor(other)
             && fits(&self.policy, &other.policy)
+            && self.is_showing_of(other)
+    }
+
+    /// One call is refused once and gated once, whoever is known to have done it; that it may go on
+    /// each guard says for itself, and a person apart from every guard.
+    fn is_told_of_tool(&self, other: &Verdict) -> bool {
+        let is_of_one_call = match (&self.target_call_id, &other.target_call_id) {
+            (Some(_), Some(_)) => true,
+            _ => self.tool.is_some() && self.tool == other.tool,
+        };
+        let is_human = |verdict: &Verdict| verdict.actor_type.as_deref() == Some("human");
+        let is_one_kind = is_human(self) == is_human(other)
+            || self.actor_type.is_none()
+            || other.actor_type.is_none();
+        let is_exclusive = matches!(
+            self.decision,
+            Some(DecisionWord::Deny | DecisionWord::Escalate)
+        );
+        is_of_one_call && is_one_kind && (is_exclusive || fits(&self.actor_name, &other.actor_name))
+    }
+
+    /// A provider refuses a call once, under whichever name it goes there; a record of a hook that
+    /// gives the provider's own reason tells of the provider's refusal.
+    fn is_of_actor(&self, other: &Verdict) -> bool {
+        let is_provider = |verdict: &Verdict| verdict.actor_type.as_deref() == Some("provider");
+        match (is_provider(self), is_provider(other)) {
+            (true, true) => true,
+            (false, false) => fits(&self.actor_name, &other.actor_name),
+            _ => {
+                let names_nobody = self.actor_type.is_none() || other.actor_type.is_none();
+                names_nobody || self.reason_code.is_some() && self.reason_code == other.reason_code
+            }
+        }
+    }
+
+    /// True where native events show at most one of the two, or both with one call.
+    fn is_showing_of(&self, other: &Verdict) -> bool {
+        match (self.shown, other.shown) {
+            (Shown::No, Shown::No) => false,
+            (Shown::With(call), Shown::With(other)) => call == other,
+            (Shown::No, _) => self.is_recorded,
+            (_, Shown::No) => other.is_recorded,
+            _ => false,
+        }
     }
 
     /// Takes from another source's word what this one did not say. What identifies the row stays.
@@ -104,38 +163,65 @@ impl Verdict {
         fill(&mut self.reason_code, other.reason_code);
         fill(&mut self.reason, other.reason);
         fill(&mut self.duration, other.duration);
+        fill(
+            &mut self.content_already_delivered,
+            other.content_already_delivered,
+        );
         if self.findings.is_empty() {
             self.findings = other.findings;
         }
         if self.entity_types.is_empty() {
             self.entity_types = other.entity_types;
         }
+        if self.shown == Shown::No {
+            self.shown = other.shown;
+        }
         self.basis = self.basis.min(other.basis);
         self.is_recorded |= other.is_recorded;
     }
 
+    /// True where it names the tool call: by id, else by what of tool and agent it says.
+    pub fn names_tool(&self, call: &ToolCall) -> bool {
+        match (&self.target_call_id, &self.target_name) {
+            (Some(id), _) => call.call_id.as_ref() == Some(id),
+            (None, Some(name)) => call.tool == *name && self.is_at(call),
+            (None, None) => self.is_at(call),
+        }
+    }
+
+    /// A source that names no branch or no agent matches any (rules.md §3).
+    fn is_at(&self, call: &ToolCall) -> bool {
+        let fits = |a: &Name, b: &Name| a == b || a.is_empty() || b.is_empty();
+        fits(&self.branch, &call.branch) && fits(&self.agent, &call.agent)
+    }
+
+    /// True where the guard decided against what it stands before: it said so, or it failed closed
+    /// and need not have said anything (events.md §2.2).
+    fn denies(&self) -> bool {
+        match self.decision {
+            Some(decision) => decision == DecisionWord::Deny,
+            None => self.outcome.as_deref() == Some("failed_closed"),
+        }
+    }
+
     /// True where a deny is meant to be enforced at all (rules.md §8).
     pub fn forbids(&self) -> bool {
-        self.decision == Some(DecisionWord::Deny)
+        self.denies()
             && self.outcome.as_deref() != Some("failed_open")
             && self.mode.as_deref() != Some("monitor")
     }
 
-    /// True while what follows may still decide whether it was enforced.
-    pub fn is_unsettled(&self) -> bool {
-        self.enforced_last.is_none() && self.forbids()
-    }
-
-    /// `enforced`: whether what the verdict forbids started after it. `started` is the start of the
-    /// forbidden thing nearest after the verdict, `is_over` whether nothing more can start.
+    /// `enforced`: whether what the verdict forbids started after it. `is_over`: whether nothing
+    /// more of it can.
     pub fn enforced(&self, has_started_after: bool, is_over: bool) -> Option<bool> {
-        if self.decision == Some(DecisionWord::Deny)
-            && self.mode.as_deref() == Some("monitor")
-            && self.outcome.as_deref() != Some("failed_open")
-        {
+        if self.outcome.as_deref() == Some("failed_open") || !self.denies() {
+            return None;
+        }
+        if self.mode.as_deref() == Some("monitor") {
             return Some(false);
         }
-        if !self.forbids() {
+        // What it forbids nobody knows.
+        if self.stage == Stage::Unknown {
             return None;
         }
         if self.basis == Basis::Provider {
@@ -146,4 +232,9 @@ impl Verdict {
         }
         is_over.then_some(true)
     }
+}
+
+/// True where two sources do not contradict each other.
+fn fits(a: &Option<Name>, b: &Option<Name>) -> bool {
+    a.is_none() || b.is_none() || a == b
 }

@@ -3,11 +3,11 @@
 
 use super::apply::Place;
 use super::guardrail::{Shown, Target, Verdict};
-use super::invocation::{Context, Item, Proof, Segment};
+use super::invocation::{Context, Item, Segment};
 use super::row::{RowState, push_tight};
 use super::tool_call::ToolCall;
 use crate::core::Name;
-use crate::core::event::{Decision, DecisionWord, Stage};
+use crate::core::event::{Decision, DecisionWord, Stage, ToolOutcome};
 use crate::core::fact::{Basis, Flag, Flags};
 use std::sync::Arc;
 
@@ -49,18 +49,16 @@ impl Segment {
         if said.is_unmapped {
             verdict.flags.insert(Flag::UnmappedDecision);
         }
+        // A guard that failed allowed nothing, whatever it says.
+        let has_failed = matches!(
+            verdict.outcome.as_deref(),
+            Some("failed_open" | "failed_closed")
+        );
+        verdict.decision = verdict
+            .decision
+            .filter(|word| !(has_failed && *word == DecisionWord::Allow));
         verdict.is_recorded = true;
-        let shown = self.verdicts.iter().position(|known| {
-            known.shown != Shown::No && !known.is_recorded && known.is_echoed_by(&verdict)
-        });
-        match shown {
-            Some(known) => {
-                self.verdicts[known].row.speak(cx.offset);
-                self.verdicts[known].complete_from(verdict);
-                self.touch(Item::Verdict(known));
-            }
-            None => self.take_verdict(verdict, place),
-        }
+        self.take_verdict(verdict, place, cx);
     }
 
     /// A provider refused the prompt or withheld the answer: one verdict per call.
@@ -78,19 +76,26 @@ impl Segment {
         } else {
             Stage::ModelInput
         };
-        let known = self.verdicts.iter().position(|verdict| {
-            verdict.basis == Basis::Provider && verdict.target == Target::Call(index)
-        });
         let delivered = call.has_delivered_content();
+        let (branch, agent) = (call.branch.clone(), call.agent.clone());
         let (call_id, name, provider) = (
             call.call_id.clone(),
             call.requested_model.clone(),
             call.provider.clone(),
         );
-        let mut verdict = match known {
-            Some(known) => self.verdicts.remove(known),
-            None => self.new_verdict(stage, Basis::Provider, place, cx),
-        };
+        let known = self.verdicts.iter().position(|verdict| {
+            verdict.basis == Basis::Provider && verdict.target == Target::Call(index)
+        });
+        if let Some(known) = known {
+            // What identifies the row stays as the first evidence said it.
+            let verdict = &mut self.verdicts[known];
+            verdict.reason_code = Some(reason);
+            verdict.content_already_delivered = Some(delivered);
+            verdict.row.speak(cx.offset);
+            self.touch(Item::Verdict(known));
+            return;
+        }
+        let mut verdict = self.new_verdict(stage, Basis::Provider, place, cx);
         verdict.decision = Some(DecisionWord::Deny);
         verdict.action = Some(cx.names.name("block"));
         verdict.reason_code = Some(reason);
@@ -100,14 +105,11 @@ impl Segment {
         verdict.target_call_id = call_id;
         verdict.target_name = name;
         verdict.target = Target::Call(index);
+        verdict.shown = Shown::With(index);
         verdict.content_already_delivered = Some(delivered);
-        match known {
-            Some(known) => {
-                verdict.row.speak(cx.offset);
-                self.verdicts.insert(known, verdict);
-                self.touch(Item::Verdict(known));
-            }
-            None => self.push_verdict(verdict),
+        (verdict.branch, verdict.agent) = (branch, agent);
+        if self.tells_known(&verdict, cx).is_none() {
+            self.push_verdict(verdict);
         }
     }
 
@@ -124,11 +126,72 @@ impl Segment {
         verdict
     }
 
-    /// Takes a verdict in, once its target is known.
-    pub(super) fn take_verdict(&mut self, mut verdict: Verdict, place: &Place) {
-        verdict.target = self.target_of(&verdict);
+    /// A tool's answer says that it was refused: so somebody denied it, whether or not a record
+    /// tells who. One deny for each execution that was refused.
+    pub(super) fn tool_refused(&mut self, index: usize, place: &Place, cx: &mut Context<'_>) {
+        let call = &self.tools[index];
+        let is_refused = |other: &&ToolCall| {
+            let is_same = other.key == call.key && other.call_id == call.call_id;
+            let end = other.end.as_ref();
+            is_same && end.is_some_and(|end| end.outcome == ToolOutcome::Refused)
+        };
+        let refused = self.tools.iter().filter(is_refused).count();
+        let denies = |verdict: &&Verdict| {
+            let is_of_call = match &verdict.target_call_id {
+                Some(id) => call.call_id.as_ref() == Some(id),
+                None => verdict.tool == Some(index),
+            };
+            verdict.stage == Stage::ToolInput && verdict.forbids() && is_of_call
+        };
+        if self.verdicts.iter().filter(denies).count() >= refused {
+            return;
+        }
+        let (call_id, name) = (call.call_id.clone(), call.tool.clone());
+        let (actor_type, actor_name) = call.answered_by.clone();
+        let mut verdict = self.inferred_verdict(Stage::ToolInput, DecisionWord::Deny, place, cx);
+        verdict.action = Some(cx.names.name("block"));
+        (verdict.actor_type, verdict.actor_name) = (actor_type, actor_name);
+        verdict.target_kind = Some(cx.names.name("tool"));
+        verdict.target_call_id = call_id;
+        verdict.target_name = Some(name).filter(|name| !name.is_empty());
+        verdict.tool = Some(index);
+        verdict.target = Target::Tool;
         self.effects_of(&verdict, place);
         self.push_verdict(verdict);
+    }
+
+    /// Takes a verdict in, once its target is known, unless another source told of it already.
+    /// Returns its index.
+    pub(super) fn take_verdict(
+        &mut self,
+        mut verdict: Verdict,
+        place: &Place,
+        cx: &mut Context<'_>,
+    ) -> usize {
+        self.find_tool(&mut verdict);
+        verdict.target = self.target_of(&verdict);
+        if let Some(known) = self.tells_known(&verdict, cx) {
+            return known;
+        }
+        self.effects_of(&verdict, place);
+        self.push_verdict(verdict);
+        self.verdicts.len() - 1
+    }
+
+    /// The verdict that another source told of already; it takes what this one knows besides.
+    fn tells_known(&mut self, verdict: &Verdict, cx: &Context<'_>) -> Option<usize> {
+        let known = self
+            .verdicts
+            .iter()
+            .position(|known| known.is_told_by(verdict))?;
+        let row = &mut self.verdicts[known].row;
+        // Several signs of one event are one record's.
+        if row.last != cx.offset {
+            row.speak(cx.offset);
+        }
+        self.verdicts[known].complete_from(verdict.clone());
+        self.touch(Item::Verdict(known));
+        Some(known)
     }
 
     fn push_verdict(&mut self, verdict: Verdict) {
@@ -172,61 +235,14 @@ impl Segment {
             duration: None,
             basis,
             target: Target::Passive,
+            tool: None,
             shown: Shown::No,
             is_recorded: false,
             content_already_delivered: None,
             flags: Flags::default(),
-            enforced_last: None,
             is_counted: false,
             is_bypass_counted: false,
-        }
-    }
-
-    fn target_of(&self, verdict: &Verdict) -> Target {
-        match verdict.stage {
-            Stage::RunInput => Target::Run,
-            Stage::ModelInput => {
-                let by_id = verdict
-                    .target_call_id
-                    .as_ref()
-                    .and_then(|id| self.calls_by_id.get(id));
-                by_id.map_or(Target::NextCall, |index| Target::Call(*index))
-            }
-            Stage::ToolInput => Target::Tool,
-            Stage::ModelOutput | Stage::ToolOutput | Stage::RunOutput | Stage::Unknown => {
-                Target::Passive
-            }
-        }
-    }
-
-    /// What a verdict does to its target: a denied or gated tool, a start that a deny answers.
-    fn effects_of(&mut self, verdict: &Verdict, place: &Place) {
-        let index = self.verdicts.len();
-        if verdict.stage == Stage::ToolInput {
-            for tool in 0..self.tools.len() {
-                let call = &mut self.tools[tool];
-                if mark(verdict, call) {
-                    self.touch(Item::Tool(tool));
-                }
-            }
-        }
-        if verdict.forbids() && matches!(verdict.stage, Stage::ModelInput | Stage::RunInput) {
-            let agent = (verdict.stage == Stage::ModelInput).then(|| place.agent.clone());
-            self.proofs.push(Proof {
-                branch: place.branch.clone(),
-                agent,
-                answer: None,
-                verdict: Some(index),
-            });
-        }
-    }
-
-    /// What the verdicts so far say about a tool call that appears only now.
-    pub(super) fn verdicts_on_tool(&self, call: &mut ToolCall) {
-        for verdict in &self.verdicts {
-            if verdict.stage == Stage::ToolInput && call.execution == 1 {
-                mark(verdict, call);
-            }
+            is_bypass: false,
         }
     }
 
@@ -257,72 +273,6 @@ impl Segment {
             }
         }
     }
-
-    /// Whether something that the verdict forbids started after it, and whether nothing more of it
-    /// can.
-    pub(super) fn followed(&self, verdict: &Verdict) -> (bool, bool) {
-        let after = |at: Option<super::stamp::Stamp>| at.is_some_and(|at| verdict.at.is_before(at));
-        let over = self.is_over();
-        match verdict.target {
-            Target::Run => {
-                let calls = self.calls.iter().filter(|call| !call.is_answered_locally);
-                let call = calls
-                    .filter(|call| !call.is_only_start())
-                    .any(|c| after(c.instants().0));
-                let tool = self.tools.iter().any(|tool| after(tool.proof_of_start()));
-                (call || tool, over)
-            }
-            Target::Call(index) => {
-                let call = &self.calls[index];
-                let answered = !call.is_answered_locally && call.has_response();
-                let ended = call.has_ended() || call.is_answered_locally;
-                (answered && after(call.instants().0), ended || over)
-            }
-            Target::NextCall => {
-                let next = self.calls.iter().find(|call| {
-                    call.branch == verdict.branch
-                        && call.agent == verdict.agent
-                        && !call.is_answered_locally
-                        && after(call.instants().0)
-                });
-                (next.is_some_and(|call| !call.is_only_start()), over)
-            }
-            Target::Tool => {
-                let mut named = self
-                    .tools
-                    .iter()
-                    .filter(|call| is_target(verdict, call))
-                    .peekable();
-                let known = named.peek().is_some();
-                let started = named.clone().any(|call| after(call.proof_of_start()));
-                let ended = known && named.all(ToolCall::is_answered);
-                (started, ended || over)
-            }
-            Target::AnsweredLocally => (false, true),
-            Target::Passive => (false, over),
-        }
-    }
-}
-
-fn is_target(verdict: &Verdict, call: &ToolCall) -> bool {
-    match (&verdict.target_call_id, &verdict.target_name) {
-        (Some(id), _) => call.call_id.as_ref() == Some(id),
-        (None, Some(name)) => call.tool == *name && call.agent == verdict.agent,
-        (None, None) => false,
-    }
-}
-
-/// Marks the tool call that a verdict names; true where it did.
-fn mark(verdict: &Verdict, call: &mut ToolCall) -> bool {
-    if !is_target(verdict, call) {
-        return false;
-    }
-    match verdict.decision {
-        Some(DecisionWord::Deny) if verdict.forbids() => call.is_denied = true,
-        Some(DecisionWord::Escalate) => call.is_escalated = true,
-        _ => return false,
-    }
-    true
 }
 
 /// The provider's or guard's own word, cut to what cannot be content (facts.md §1).

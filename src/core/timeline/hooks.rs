@@ -132,7 +132,10 @@ impl Segment {
                 self.model_recovered(id, cx);
                 self.model_edited(id, Point::Error, actor, place, cx);
             }
-            "before_tool" => self.tool_edited(id, Point::Before, actor, place, cx),
+            "before_tool" => {
+                self.tool_answered(said, cx);
+                self.tool_edited(id, Point::Before, actor, place, cx);
+            }
             "after_tool" => self.tool_edited(id, Point::After, actor, place, cx),
             "on_tool_error" => {
                 self.tool_recovered(id, cx);

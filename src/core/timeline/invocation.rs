@@ -172,6 +172,8 @@ pub struct Segment {
     /// Requests to a person that ADK made up and nobody answered yet: (request id, tool call id,
     /// tool).
     pub requests: Vec<(Name, Name, Name)>,
+    /// The same of earlier stretches of the invocation: a person may answer them here.
+    pub requests_before: Vec<(Name, Name, Name)>,
     /// Hashes by which redeliveries are known.
     pub seen: BTreeSet<u64>,
     pub instances: Vec<Name>,

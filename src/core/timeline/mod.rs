@@ -12,6 +12,7 @@ mod facts;
 mod finish_word;
 mod guardrail;
 mod guardrail_records;
+mod guardrail_target;
 mod hooks;
 mod invocation;
 mod latency;
@@ -347,6 +348,8 @@ impl Timelines {
             .filter_map(|sibling| self.segments.get(sibling))
             .map(|sibling| sibling.evidence_from)
             .min();
+        let asked = siblings.iter().filter_map(|slot| self.segments.get(slot));
+        segment.requests_before = asked.flat_map(|s| s.requests.iter().cloned()).collect();
         siblings.push(slot);
         segment.evidence_from = sibling_from.map_or(at.offset, |from| from.min(at.offset));
         self.evidence.insert((segment.evidence_from, slot));

@@ -289,6 +289,12 @@ impl ModelCall {
         !self.has_response() && self.attempts.iter().all(|a| a.error.is_none())
     }
 
+    /// True where a model is known to have been asked: not by a start alone, which a hook may have
+    /// answered, nor where the records do not know who answered.
+    pub fn was_made(&self) -> bool {
+        self.is_call() && self.served_by != Some(ServedBy::Unknown) && !self.is_only_start()
+    }
+
     /// True where the call has evidence of its end.
     pub fn has_ended(&self) -> bool {
         self.served_by.is_some()

@@ -355,16 +355,7 @@ impl Segment {
         if self.calls[index].has_attempts(RETRIES_MAX) {
             self.call_anomaly(index, AnomalyKind::RetryCap, place.at, cx);
         }
-        self.touch_verdicts();
-    }
-
-    /// What followed may settle an open verdict.
-    pub(super) fn touch_verdicts(&mut self) {
-        for index in 0..self.verdicts.len() {
-            if self.verdicts[index].is_unsettled() {
-                self.touch(Item::Verdict(index));
-            }
-        }
+        self.judge_by_call(index);
     }
 
     /// The agent begins another call: what failed before will not be tried again, what was denied

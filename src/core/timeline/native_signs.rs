@@ -2,13 +2,16 @@
 //! given.
 
 use super::apply::Place;
-use super::guardrail::Shown;
-use super::invocation::{Context, Item, Segment};
+use super::guardrail::{Shown, Target};
+use super::invocation::{Context, Segment};
 use super::native::{Response, is_synthetic};
 use crate::core::Name;
 use crate::core::dialect::guard::decision_word;
 use crate::core::event::{DecisionWord, FunctionResponse, NativeEvent, Stage};
 use crate::core::fact::{Basis, Flag};
+
+/// The name under which ADK TypeScript's security plugin registers.
+const SECURITY_PLUGIN: &str = "security_plugin";
 
 impl Segment {
     /// What the guard itself volunteered about this answer (runtimes.md §7): a deny of an answer
@@ -56,24 +59,10 @@ impl Segment {
         verdict.target_kind = Some(cx.names.name("model"));
         let call = self.call_of_response(native, response, place);
         verdict.shown = call.map_or(Shown::Alone, Shown::With);
-        let known = self.verdicts.iter().position(|known| {
-            let is_repeated = call.is_some() && known.shown == verdict.shown;
-            (known.shown == Shown::No && known.is_recorded || is_repeated)
-                && known.is_echoed_by(&verdict)
-        });
-        if let Some(known) = known {
-            let shown = verdict.shown;
-            self.verdicts[known].row.speak(cx.offset);
-            self.verdicts[known].complete_from(verdict);
-            self.verdicts[known].shown = shown;
-            self.touch(Item::Verdict(known));
-            return (at_input && self.verdicts[known].forbids()).then_some(known);
-        }
-        let forbids = verdict.forbids();
-        self.take_verdict(verdict, place);
-        let index = self.verdicts.len() - 1;
+        let index = self.take_verdict(verdict, place, cx);
+        // The answer itself is at hand: nothing is left to prove of the next one.
         self.proofs.retain(|proof| proof.verdict != Some(index));
-        (at_input && forbids).then_some(index)
+        (at_input && self.verdicts[index].forbids()).then_some(index)
     }
 
     /// The call that an answer opened has a number now: further events of it repeat its verdict.
@@ -81,6 +70,9 @@ impl Segment {
         for verdict in &mut self.verdicts {
             if verdict.shown == Shown::Alone && verdict.row.last == cx.offset {
                 verdict.shown = Shown::With(call);
+                if verdict.stage == Stage::ModelOutput && verdict.target == Target::Passive {
+                    verdict.target = Target::Answer(call);
+                }
             }
         }
     }
@@ -93,14 +85,11 @@ impl Segment {
         cx: &mut Context<'_>,
     ) {
         let id = answer.id.as_deref().unwrap_or("");
-        let Some(at) = self
-            .requests
-            .iter()
-            .position(|(request, ..)| &**request == id)
-        else {
-            return;
+        let take = |requests: &mut Vec<(Name, Name, Name)>| {
+            let at = requests.iter().position(|(request, ..)| &**request == id)?;
+            Some(requests.remove(at))
         };
-        let (_, call_id, tool) = self.requests.remove(at);
+        let request = take(&mut self.requests).or_else(|| take(&mut self.requests_before));
         let Some(yes) = answer.confirmed else { return };
         let decision = if yes {
             DecisionWord::Allow
@@ -112,18 +101,24 @@ impl Segment {
         verdict.actor_type = Some(cx.names.name("human"));
         verdict.target_kind = Some(cx.names.name("tool"));
         verdict.reason_code = Some(cx.names.name("confirmation_answered"));
-        verdict.target_call_id = Some(call_id);
-        verdict.target_name = Some(tool);
-        self.take_verdict(verdict, place);
+        if let Some((_, call_id, tool)) = request {
+            verdict.target_call_id = Some(call_id);
+            verdict.target_name = Some(tool);
+        } else {
+            // The request is no longer in memory: what was confirmed nobody knows.
+            verdict.target = Target::Unknown;
+        }
+        self.take_verdict(verdict, place, cx);
     }
 
-    /// What else a native event shows: requests to a person, the TypeScript security plugin's word.
+    /// What else a native event shows: the TypeScript security plugin's word, requests to a person.
     pub(super) fn native_signs(
         &mut self,
         native: &NativeEvent<'_>,
         place: &Place,
         cx: &mut Context<'_>,
     ) {
+        self.security_words(native, place, cx);
         for call in native
             .function_calls
             .iter()
@@ -146,37 +141,40 @@ impl Segment {
             let id = cx.names.id(id);
             self.confirmation_asked(&id, place, cx);
         }
+    }
+
+    /// What the TypeScript security plugin decided about the calls that the event answers or asks a
+    /// person about. Its state goes on from event to event and from run to run: of every other call
+    /// it only says again what was said.
+    fn security_words(&mut self, native: &NativeEvent<'_>, place: &Place, cx: &mut Context<'_>) {
         for (id, word) in &native.actions.security_states {
-            if &**word != "DENY" {
+            let mut answers = native.function_responses.iter();
+            let mut requests = native.function_calls.iter();
+            let is_here = answers.any(|answer| answer.id.as_deref() == Some(id))
+                || requests.any(|call| call.confirms.as_ref().is_some_and(|(of, _)| of == id))
+                || native.actions.requested_confirmations.contains(id);
+            let Some(decision) = decision_word(word).filter(|_| is_here) else {
                 continue;
-            }
-            let mut verdict =
-                self.inferred_verdict(Stage::ToolInput, DecisionWord::Deny, place, cx);
-            verdict.decision_native = Some(cx.names.name("DENY"));
+            };
+            let mut verdict = self.inferred_verdict(Stage::ToolInput, decision, place, cx);
+            verdict.decision_native = Some(cx.names.name(word));
             verdict.actor_type = Some(cx.names.name("plugin"));
-            verdict.actor_name = Some(cx.names.name("security"));
+            verdict.actor_name = Some(cx.names.name(SECURITY_PLUGIN));
             verdict.target_kind = Some(cx.names.name("tool"));
             verdict.target_call_id = Some(cx.names.id(id));
-            self.take_verdict(verdict, place);
+            self.take_verdict(verdict, place, cx);
         }
     }
 
     /// A confirmation was asked for a tool call: one escalate per call, however many events show
     /// it.
     fn confirmation_asked(&mut self, call_id: &Name, place: &Place, cx: &mut Context<'_>) {
-        let known = self.verdicts.iter().any(|verdict| {
-            verdict.decision == Some(DecisionWord::Escalate)
-                && verdict.target_call_id.as_ref() == Some(call_id)
-        });
-        if known {
-            return;
-        }
         let mut verdict =
             self.inferred_verdict(Stage::ToolInput, DecisionWord::Escalate, place, cx);
         verdict.action = Some(cx.names.name("confirm"));
         verdict.reason_code = Some(cx.names.name("confirmation_requested"));
         verdict.target_kind = Some(cx.names.name("tool"));
         verdict.target_call_id = Some(call_id.clone());
-        self.take_verdict(verdict, place);
+        self.take_verdict(verdict, place, cx);
     }
 }

@@ -336,6 +336,7 @@ impl Segment {
             tools_by_id: BTreeMap::new(),
             native_calls: Vec::new(),
             requests: Vec::new(),
+            requests_before: Vec::new(),
             seen: BTreeSet::new(),
             instances: Vec::new(),
             attributes: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a row must remember between exports: who spoke for it, and what it said last.
 
 use crate::core::Offset;
-use crate::core::fact::FactBody;
+use crate::core::fact::{Fact, FactBody};
 use ahash::AHasher;
 use std::hash::{Hash, Hasher};
 
@@ -24,6 +24,9 @@ pub struct RowState {
     evidence_exported: u64,
     /// Hash of the body exported last.
     exported: Option<u64>,
+    /// Identity at the first export.
+    #[cfg(debug_assertions)]
+    identity: Vec<String>,
 }
 
 impl RowState {
@@ -35,6 +38,8 @@ impl RowState {
             evidence: 0,
             evidence_exported: 0,
             exported: None,
+            #[cfg(debug_assertions)]
+            identity: Vec::new(),
         }
     }
 
@@ -78,6 +83,19 @@ impl RowState {
         self.exported = Some(hash);
         self.evidence_exported = self.evidence;
         Some(self.version())
+    }
+
+    /// Panics in builds for tests where an exported identity changes (facts.md §8.2).
+    pub fn keep_identity(&mut self, _fact: &Fact) {
+        #[cfg(debug_assertions)]
+        {
+            let identity = _fact.identity();
+            if self.identity.is_empty() {
+                self.identity = identity;
+            } else {
+                assert_eq!(self.identity, identity, "an exported identity changed");
+            }
+        }
     }
 
     /// facts.md §8.4: rules revision, evidence, last offset; the larger wins.

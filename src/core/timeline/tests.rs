@@ -604,6 +604,36 @@ fn an_answer_from_a_cache_takes_back_the_call_that_its_event_was() {
 }
 
 #[test]
+fn a_providers_verdict_stays_one_row_when_records_name_its_call() {
+    let log = "2ms  i1 desk event author=desk finishReason=SAFETY
+               1ms  i1 desk model.start c1 model=m
+               3ms  i1 desk model.end   c1 in=9 out=2 provider=p finish_reason=SAFETY
+               9ms  i1 -    run.end completed";
+    check(
+        log,
+        "guardrail_decisions",
+        "i1 model_output deny by=? enforced=true prevented=false",
+    );
+}
+
+#[test]
+fn a_start_told_after_the_end_turns_what_was_enforced() {
+    let log = "1s i1 desk guardrail.decision deny stage=tool_input actor=cap target=t1
+               3s i1 desk tool.end t1 ok tool=pay
+               2s i1 desk tool.start t1 pay";
+    check(
+        log,
+        "guardrail_decisions",
+        "i1 tool_input deny by=cap enforced=false prevented=false",
+    );
+    check(
+        log,
+        "anomalies",
+        "i1 verdict_not_enforced guardrail_decision/0",
+    );
+}
+
+#[test]
 fn a_retry_of_one_attempt_is_told_once_and_another_failure_apart() {
     let log = "1s i1 desk recovery.decision retry phase=render attempt=1 handler=h
                2s i1 desk recovery.decision throw phase=render attempt=1 handler=h

@@ -44,6 +44,8 @@ pub struct ToolCall {
     pub duration_declared: Option<Nanos>,
     pub retries: Option<u64>,
     pub long_running: bool,
+    /// Type and name of the hook that answered in its place.
+    pub answered_by: (Option<Name>, Option<Name>),
     /// A deny names it.
     pub is_denied: bool,
     /// An escalate names it.
@@ -80,6 +82,7 @@ impl ToolCall {
             duration_declared: None,
             retries: None,
             long_running: false,
+            answered_by: (None, None),
             is_denied: false,
             is_escalated: false,
             args_hash: 0,

@@ -7,7 +7,7 @@ use super::row::{RowState, push_tight};
 use super::stamp::earliest;
 use super::tool_call::{Answer, ToolCall};
 use crate::core::Name;
-use crate::core::event::{Measured, RuntimeEvent, ToolEnd, ToolStart};
+use crate::core::event::{HookOutcome, Measured, RuntimeEvent, ToolEnd, ToolOutcome, ToolStart};
 use crate::core::fact::{AnomalyKind, Flag};
 
 impl Segment {
@@ -82,6 +82,18 @@ impl Segment {
             call.tool = tool;
         }
         self.note_tool(index, place, cx);
+        if said.outcome == ToolOutcome::Refused {
+            self.tool_refused(index, place, cx);
+        }
+    }
+
+    /// A hook answered in a tool's place: if that was a refusal, it is who refused.
+    pub(super) fn tool_answered(&mut self, said: &HookOutcome<'_>, cx: &mut Context<'_>) {
+        let Some(index) = said.call_id.as_deref().and_then(|id| self.newest(id)) else {
+            return;
+        };
+        let actor = (said.actor_type.as_deref(), said.actor_name.as_deref());
+        self.tools[index].answered_by = (cx.names.optional(actor.0), cx.names.optional(actor.1));
     }
 
     pub(super) fn tool_recovered(&mut self, call_id: Option<&str>, cx: &mut Context<'_>) {
@@ -177,8 +189,8 @@ impl Segment {
             of_id.push(index);
             call.call_id = Some(id);
         }
-        self.verdicts_on_tool(&mut call);
         push_tight(&mut self.tools, call);
+        self.verdicts_on_tool(index);
         index
     }
 
@@ -241,6 +253,6 @@ impl Segment {
         }
         self.touch(Item::Tool(index));
         self.touch(Item::Invocation);
-        self.touch_verdicts();
+        self.judge_by_tool(index);
     }
 }

@@ -96,12 +96,12 @@ fn the_security_plugins_word_is_a_verdict() {
     tells(
         "adk-ts/native/security_deny",
         "tool 1 refund 1 refused executed=no
-         verdict 1 tool_input deny inferred actor=security enforced=true",
+         verdict 1 tool_input deny inferred actor=security_plugin enforced=true",
     );
     tells(
         "adk-ts/native/security_confirm",
         "run 1 waiting
-         verdict 1 tool_input escalate inferred",
+         verdict 1 tool_input escalate inferred actor=security_plugin",
     );
 }
 

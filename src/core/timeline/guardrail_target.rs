@@ -1,0 +1,216 @@
+//! What a verdict is about, and what followed it.
+
+use super::apply::Place;
+use super::guardrail::{Shown, Target, Verdict};
+use super::invocation::{Item, Proof, Segment};
+use super::stamp::Stamp;
+use super::tool_call::ToolCall;
+use crate::core::event::{DecisionWord, Stage};
+use crate::core::fact::Flag;
+
+impl Segment {
+    pub(super) fn target_of(&self, verdict: &Verdict) -> Target {
+        if verdict.target == Target::Unknown {
+            return Target::Unknown;
+        }
+        let by_id = verdict
+            .target_call_id
+            .as_ref()
+            .and_then(|id| self.calls_by_id.get(id).copied());
+        match verdict.stage {
+            Stage::RunInput => Target::Run,
+            Stage::ModelInput => by_id.map_or(Target::NextCall, Target::Call),
+            Stage::ModelOutput => {
+                let shown = match verdict.shown {
+                    Shown::With(call) => Some(call),
+                    _ => None,
+                };
+                let newest = || {
+                    self.calls.iter().rposition(|call| {
+                        call.branch == verdict.branch && call.agent == verdict.agent
+                    })
+                };
+                let is_named = verdict.target_call_id.is_some();
+                let call = by_id.or(shown).or_else(|| newest().filter(|_| !is_named));
+                call.map_or(Target::Passive, Target::Answer)
+            }
+            Stage::ToolInput => Target::Tool,
+            Stage::ToolOutput => Target::ToolAnswer,
+            Stage::RunOutput | Stage::Unknown => Target::Passive,
+        }
+    }
+
+    /// Finds the execution that a verdict at tool_input is about: the first that was not over
+    /// before it, else, since who watches may tell of it late, the newest of its call that no guard
+    /// gated and that nothing proves to have run. One that names no call passes over what already
+    /// runs and what another verdict of its guard is about; more than one candidate is flagged
+    /// (events.md §2.2).
+    pub(super) fn find_tool(&self, verdict: &mut Verdict) {
+        if verdict.stage != Stage::ToolInput || verdict.target == Target::Unknown {
+            return;
+        }
+        let has_id = verdict.target_call_id.is_some();
+        let is_open = |index: &usize| {
+            let call = &self.tools[*index];
+            let is_over = call.ended_at().is_some_and(|end| end.is_before(verdict.at));
+            let runs = call
+                .proof_of_start()
+                .is_some_and(|start| start.is_before(verdict.at));
+            verdict.names_tool(call)
+                && (!is_over || call.is_pending())
+                && (has_id || !runs && !self.is_taken(verdict, *index))
+        };
+        let open: Vec<usize> = (0..self.tools.len()).filter(is_open).take(2).collect();
+        let late = |index: &usize| {
+            let call = &self.tools[*index];
+            has_id
+                && verdict.names_tool(call)
+                && !call.is_escalated
+                && call.proof_of_start().is_none()
+        };
+        let newest = || (0..self.tools.len()).rev().find(late);
+        verdict.tool = open.first().copied().or_else(newest);
+        if !has_id && open.len() > 1 {
+            verdict.flags.insert(Flag::AmbiguousPairing);
+        }
+    }
+
+    /// True where another verdict of the same guard that names no call is about the execution.
+    fn is_taken(&self, verdict: &Verdict, tool: usize) -> bool {
+        self.verdicts.iter().any(|known| {
+            known.tool == Some(tool)
+                && known.target_call_id.is_none()
+                && known.actor_name == verdict.actor_name
+        })
+    }
+
+    /// What a verdict does to its target: a denied or gated tool, a start that a deny answers.
+    pub(super) fn effects_of(&mut self, verdict: &Verdict, place: &Place) {
+        if let Some(tool) = verdict.tool
+            && mark(verdict, &mut self.tools[tool])
+        {
+            self.touch(Item::Tool(tool));
+        }
+        if verdict.forbids() && matches!(verdict.stage, Stage::ModelInput | Stage::RunInput) {
+            let agent = (verdict.stage == Stage::ModelInput).then(|| place.agent.clone());
+            self.proofs.push(Proof {
+                branch: place.branch.clone(),
+                agent,
+                answer: None,
+                verdict: Some(self.verdicts.len()),
+            });
+        }
+    }
+
+    /// What the verdicts so far say about a tool call that appears only now.
+    pub(super) fn verdicts_on_tool(&mut self, index: usize) {
+        for waiting in 0..self.verdicts.len() {
+            let verdict = &self.verdicts[waiting];
+            let is_waiting = verdict.stage == Stage::ToolInput
+                && verdict.target == Target::Tool
+                && verdict.tool.is_none()
+                && verdict.names_tool(&self.tools[index])
+                && (verdict.target_call_id.is_some() || !self.is_taken(verdict, index));
+            if is_waiting {
+                mark(verdict, &mut self.tools[index]);
+                self.verdicts[waiting].tool = Some(index);
+            }
+        }
+    }
+
+    /// What happened to a call judges the verdicts about it, once more where it comes late.
+    pub(super) fn judge_by_call(&mut self, index: usize) {
+        for position in 0..self.verdicts.len() {
+            let verdict = &self.verdicts[position];
+            let call = &self.calls[index];
+            let is_about = match verdict.target {
+                Target::Run => true,
+                Target::Call(target) | Target::Answer(target) => target == index,
+                Target::NextCall => verdict.branch == call.branch && verdict.agent == call.agent,
+                _ => false,
+            };
+            if is_about && verdict.forbids() {
+                self.touch(Item::Verdict(position));
+            }
+        }
+    }
+
+    /// What happened to a tool judges the verdicts about it, once more where it comes late.
+    pub(super) fn judge_by_tool(&mut self, index: usize) {
+        for position in 0..self.verdicts.len() {
+            let verdict = &self.verdicts[position];
+            let is_about = match verdict.target {
+                Target::Run => true,
+                Target::Tool | Target::ToolAnswer => self.is_about_tool(verdict, index),
+                _ => false,
+            };
+            if is_about && verdict.forbids() {
+                self.touch(Item::Verdict(position));
+            }
+        }
+    }
+
+    fn is_about_tool(&self, verdict: &Verdict, index: usize) -> bool {
+        match verdict.target_call_id {
+            None if verdict.stage == Stage::ToolInput => verdict.tool == Some(index),
+            _ => verdict.names_tool(&self.tools[index]),
+        }
+    }
+
+    /// Whether something that the verdict forbids started after it, and whether nothing more of it
+    /// can.
+    pub(super) fn followed(&self, verdict: &Verdict) -> (bool, bool) {
+        let after = |at: Option<Stamp>| at.is_some_and(|at| verdict.at.is_before(at));
+        let over = self.is_over();
+        match verdict.target {
+            Target::Run => {
+                let mut calls = self.calls.iter().filter(|call| call.was_made());
+                let call = calls.any(|call| after(call.instants().0));
+                let tool = self.tools.iter().any(|tool| after(tool.proof_of_start()));
+                (call || tool, over)
+            }
+            Target::Call(index) => {
+                let call = &self.calls[index];
+                let ended = call.has_ended() || call.is_answered_locally;
+                (call.was_made() && after(call.instants().0), ended || over)
+            }
+            Target::NextCall => {
+                let later = self.calls.iter().filter_map(|call| {
+                    let is_here = call.branch == verdict.branch && call.agent == verdict.agent;
+                    let start = call.instants().0.filter(|start| after(Some(*start)))?;
+                    is_here.then_some((start, call))
+                });
+                let next = later.reduce(|a, b| if b.0.is_before(a.0) { b } else { a });
+                (next.is_some_and(|(_, call)| call.was_made()), over)
+            }
+            Target::Answer(index) => (false, self.calls[index].has_ended() || over),
+            Target::Tool | Target::ToolAnswer => {
+                let tools = 0..self.tools.len();
+                let mut about = tools
+                    .filter(|index| self.is_about_tool(verdict, *index))
+                    .map(|index| &self.tools[index])
+                    .peekable();
+                let is_known = about.peek().is_some();
+                let is_input = verdict.target == Target::Tool;
+                let started = about.clone().any(|call| after(call.proof_of_start()));
+                let ended = is_known && about.all(ToolCall::is_answered);
+                (is_input && started, ended || over)
+            }
+            Target::AnsweredLocally => (false, true),
+            Target::Unknown => (false, false),
+            Target::Passive => (false, over),
+        }
+    }
+}
+
+/// Marks the tool call that a verdict is about; true where it did.
+fn mark(verdict: &Verdict, call: &mut ToolCall) -> bool {
+    if verdict.forbids() {
+        call.is_denied = true;
+    } else if verdict.decision == Some(DecisionWord::Escalate) {
+        call.is_escalated = true;
+    } else {
+        return false;
+    }
+    true
+}
