@@ -168,7 +168,7 @@ impl Segment {
         let adopted = self
             .agents
             .iter()
-            .rposition(|run| same(run) && run.start.is_none() && run.end.is_none());
+            .rposition(|run| same(run) && run.may_begin_at(place.at));
         let index = match adopted {
             Some(index) => {
                 self.agents[index].row.speak(cx.offset);

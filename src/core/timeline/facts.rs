@@ -25,7 +25,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// True where what began at this instant is of the pass; of an unknown instant, in the last one.
+    /// True where what began at this instant is of the pass; the last one has unknown instants.
     fn has(&self, at: Option<Stamp>) -> bool {
         let Some(at) = at else {
             return self.before.is_none();

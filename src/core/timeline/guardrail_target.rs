@@ -118,6 +118,20 @@ impl Segment {
         }
     }
 
+    /// What the verdicts so far say about a model call whose id appears only now.
+    pub(super) fn verdicts_on_call(&mut self, index: usize) {
+        for waiting in 0..self.verdicts.len() {
+            let verdict = &self.verdicts[waiting];
+            let is_waiting = matches!(verdict.target, Target::NextCall | Target::Passive)
+                && verdict.target_call_id.is_some()
+                && verdict.target_call_id == self.calls[index].call_id;
+            if is_waiting {
+                self.verdicts[waiting].target = self.target_of(verdict);
+                self.touch(Item::Verdict(waiting));
+            }
+        }
+    }
+
     /// What happened to a call judges the verdicts about it, once more where it comes late.
     pub(super) fn judge_by_call(&mut self, index: usize) {
         for position in 0..self.verdicts.len() {

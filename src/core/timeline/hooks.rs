@@ -170,6 +170,7 @@ impl Segment {
         self.calls[index].has_lifecycle = true;
         self.calls[index].row.speak(cx.offset);
         self.touch(Item::Call(index));
+        self.judge_by_call(index);
         if let Some(actor) = actor {
             self.edit_call(index, Point::After, actor, place, cx);
         }

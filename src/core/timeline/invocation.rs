@@ -76,6 +76,15 @@ pub struct AgentRun {
     pub is_observed: bool,
 }
 
+impl AgentRun {
+    /// True where a start made at this instant is this pass's: it told none yet, and did not end
+    /// before.
+    pub fn may_begin_at(&self, at: Stamp) -> bool {
+        let ends_before = |(end, _): (Stamp, AgentStatus)| !at.is_before(end);
+        self.start.is_none() && !self.end.is_some_and(ends_before)
+    }
+}
+
 /// An answer that a hook or a cache gave instead of the model.
 #[derive(Clone, Debug)]
 pub struct LocalAnswer {
@@ -315,10 +324,18 @@ impl Segment {
             return None;
         }
         let same = |run: &AgentRun| run.branch == *branch && run.agent == *agent;
-        let last = self.agents.iter().rposition(same);
+        // Of several passes the newest that had begun; template times order nothing.
+        let had_begun = |run: &AgentRun| !at.is_arrival || !at.is_before(run.first);
+        let last = self
+            .agents
+            .iter()
+            .rposition(|run| same(run) && had_begun(run))
+            .or_else(|| self.agents.iter().position(same));
         if let Some(last) = last {
             let run = &mut self.agents[last];
-            let is_over = run.end.is_some() || run.start.is_none() && run.has_answered;
+            // What was made before the pass ended is of it, also where it comes after its end.
+            let has_ended = run.end.is_some_and(|(end, _)| !at.is_before(end));
+            let is_over = has_ended || run.start.is_none() && run.has_answered;
             if !(is_over && is_new_call) {
                 run.row.speak(offset);
                 run.last = latest(Some(run.last), at).unwrap_or(at);

@@ -6,11 +6,11 @@ use super::finish_word::is_block_word;
 use super::invocation::{Context, Item, LIMITED, Segment};
 use super::model_call::{Failure, ModelCall};
 use super::row::{RowState, push_tight};
-use super::stamp::Stamp;
-use crate::core::Name;
+use super::stamp::{Stamp, latest};
 use crate::core::event::{ModelChunk, ModelEnd, ModelError, ModelStart, RuntimeEvent, ServedBy};
 use crate::core::fact::{AnomalyKind, Flag};
 use crate::core::usage::{UsageReport, tier_word};
+use crate::core::{EventTime, Name};
 
 /// Attempts of one call at which runtimes give up (mission.md §3); reaching them is an anomaly.
 pub(super) const RETRIES_MAX: usize = 10;
@@ -91,24 +91,36 @@ impl Segment {
         call.served_by = Some(served_by);
         call.row.end();
         let attempt = call.attempt(said.attempt);
-        attempt.end = Some(place.at);
-        let declare = |at: crate::core::EventTime| place.at.declared(at);
-        attempt.declared_start = said.started_at.map(declare).or(attempt.declared_start);
-        attempt.declared_first = said.first_chunk_at.map(declare).or(attempt.declared_first);
-        attempt.declared_last = said.last_chunk_at.map(declare).or(attempt.declared_last);
+        // Of two ends the one made later replaces the other, whichever came first.
+        let is_newest = attempt.end.is_none_or(|known| !place.at.is_before(known));
+        attempt.end = latest(attempt.end, place.at);
+        let declare = |known: &mut Option<Stamp>, told: Option<EventTime>| {
+            let told = told.map(|at| place.at.declared(at));
+            *known = if is_newest {
+                told.or(*known)
+            } else {
+                known.or(told)
+            };
+        };
+        declare(&mut attempt.declared_start, said.started_at);
+        declare(&mut attempt.declared_first, said.first_chunk_at);
+        declare(&mut attempt.declared_last, said.last_chunk_at);
         let shrank = said
             .usage
             .as_ref()
             .is_some_and(|usage| attempt.report(usage, place.at));
-        cx.names
-            .note(&mut call.response_model, said.model.as_deref());
-        cx.names.note(&mut call.provider, said.provider.as_deref());
-        cx.names
-            .note(&mut call.operation, said.operation.as_deref());
-        cx.names
-            .note(&mut call.finish_reason, said.finish_reason.as_deref());
         let tier = said.service_tier.as_deref().and_then(tier_word);
-        cx.names.note(&mut call.service_tier, tier.as_deref());
+        for (known, told) in [
+            (&mut call.response_model, said.model.as_deref()),
+            (&mut call.provider, said.provider.as_deref()),
+            (&mut call.operation, said.operation.as_deref()),
+            (&mut call.finish_reason, said.finish_reason.as_deref()),
+            (&mut call.service_tier, tier.as_deref()),
+        ] {
+            if is_newest || known.is_none() {
+                cx.names.note(known, told);
+            }
+        }
         call.chunks_declared = said.chunks.or(call.chunks_declared);
         call.streaming = said.streaming.or(call.streaming);
         if let Some(error) = &said.error {
@@ -207,6 +219,7 @@ impl Segment {
         let id = cx.names.id(id);
         self.calls[index].call_id = Some(id.clone());
         self.calls_by_id.insert(id, index);
+        self.verdicts_on_call(index);
         index
     }
 

@@ -1,9 +1,8 @@
 //! What follows from a log, in text: one test per rule that money or an audit hangs on.
 
-use crate::core::fixture::{check, limits, rows};
+mod hooks;
 
-/// The fixtures' 0 ms.
-const EPOCH_NS: i64 = 1_772_445_600_000_000_000;
+use crate::core::fixture::{check, limits, rows};
 
 #[test]
 fn a_call_is_measured_from_its_records() {
@@ -289,6 +288,65 @@ fn branches_fork_join_and_wait() {
 }
 
 #[test]
+fn records_of_an_agent_in_any_order_are_one_pass() {
+    let lines = [
+        "0s i1 - run.start",
+        "1s i1 desk agent.start",
+        "2s i1 desk model.start c1 model=m",
+        "3s i1 desk model.end c1 in=1 out=1",
+        "4s i1 desk agent.end completed",
+    ];
+    for order in [[0, 4, 1, 2, 3], [0, 3, 4, 2, 1], [0, 1, 4, 3, 2]] {
+        let log = order.map(|line| lines[line]).join("\n");
+        let passes = "i1 /desk#0 completed took=3000 calls=1";
+        check(&log, "agent_runs", passes);
+    }
+}
+
+#[test]
+fn a_late_error_of_an_agent_is_of_the_pass_that_failed() {
+    let log = "0s i1 - run.start
+               1s i1 desk agent.start
+               4s i1 desk agent.start
+               2s i1 desk agent.error code=boom
+               9s i1 desk agent.end completed
+               9s i1 - run.end completed";
+    check(
+        log,
+        "agent_runs",
+        "i1 /desk#0 error took=? calls=0
+         i1 /desk#1 completed took=5000 calls=0",
+    );
+}
+
+#[test]
+fn a_deny_that_comes_before_the_start_it_names_closes_it() {
+    let (start, deny) = (
+        "1s i1 desk model.start c1 model=m",
+        "2s i1 desk guardrail.decision deny stage=model_input target=c1 actor=screen",
+    );
+    for (first, second) in [(start, deny), (deny, start)] {
+        let log = format!("0s i1 - run.start\n{first}\n{second}\n3s i1 - run.end completed");
+        check(&log, "model_calls", "");
+        let answer = "i1 desk by=hook actor=screen in=? out=? missing";
+        check(&log, "local_answers", answer);
+    }
+}
+
+#[test]
+fn of_two_ends_the_one_made_later_holds_in_either_order() {
+    let (earlier, later) = (
+        "2s i1 desk model.end c1 in=10 out=1 finish_reason=STOP",
+        "3s i1 desk model.end c1 in=12 out=2 model=m",
+    );
+    for (first, second) in [(earlier, later), (later, earlier)] {
+        let log = format!("1s i1 desk model.start c1 model=m\n{first}\n{second}");
+        let call = "i1 /desk c1 ok by=model first=? done=2000 in=12 out=2";
+        check(&log, "model_calls", call);
+    }
+}
+
+#[test]
 fn a_step_of_the_wall_clock_moves_no_duration() {
     // The wall clock falls back by an hour between the two records of the call.
     let log = "7200s i1 -             run.start                          mono_ns=1000000000
@@ -354,145 +412,6 @@ fn a_producer_that_lost_records_says_so_for_its_runs() {
     let log = "0s i1 desk model.start c1 model=m
                1s -  -    emitter.gap dropped=2";
     check(log, "anomalies", "i1 producer_gap emitter/p1");
-}
-
-#[test]
-fn a_hook_that_failed_is_no_failure_of_a_model() {
-    let log = "0s i1 desk hook.outcome after_model returned=error actor=meter";
-    check(log, "anomalies", "i1 hook_error hook/after_model (meter)");
-}
-
-#[test]
-fn a_meter_behind_a_redactor_is_starved_and_its_call_unmetered() {
-    let log = "0ms   i1 -    run.start
-               1ms   i1 desk model.start c1 model=m
-               800ms i1 desk hook.outcome after_model call_id=c1 returned=value actor=redactor
-               900ms i1 -    run.end completed";
-    check(
-        log,
-        "model_calls",
-        "i1 /desk c1 incomplete by=model first=? done=? in=? out=? missing",
-    );
-    check(
-        log,
-        "anomalies",
-        "i1 starved_meter model_call/c1 (redactor)
-         i1 unmetered_call model_call/c1 (starved/redactor)",
-    );
-}
-
-#[test]
-fn a_meter_that_told_the_end_is_not_starved_by_a_later_hook() {
-    for end in ["700ms", "950ms"] {
-        let log = format!(
-            "0ms   i1 -    run.start
-             1ms   i1 desk model.start c1 model=m
-             800ms i1 desk hook.outcome after_model call_id=c1 returned=value actor=redactor
-             900ms i1 -    run.end completed
-             {end} i1 desk model.end c1 in=5 out=1"
-        );
-        let calls = "i1 /desk c1 ok by=model first=? done=DONE in=5 out=1";
-        let done = if end == "700ms" { "699" } else { "949" };
-        check(&log, "model_calls", &calls.replace("DONE", done));
-    }
-    let told_before = "0ms   i1 -    run.start
-                       1ms   i1 desk model.start c1 model=m
-                       700ms i1 desk model.end c1 in=5 out=1
-                       800ms i1 desk hook.outcome after_model call_id=c1 returned=value actor=r
-                       900ms i1 -    run.end completed";
-    check(told_before, "anomalies", "");
-}
-
-#[test]
-fn a_redaction_that_is_declared_starves_a_meter_as_well() {
-    let log = "0ms   i1 -    run.start
-               1ms   i1 desk model.start c1 model=m
-               800ms i1 desk guardrail.decision modify stage=model_output actor=r actor_type=plugin
-               900ms i1 -    run.end completed";
-    check(
-        log,
-        "anomalies",
-        "i1 starved_meter model_call/c1 (r)
-         i1 unmetered_call model_call/c1 (starved/r)",
-    );
-}
-
-#[test]
-fn a_broken_stream_is_named_as_the_cause() {
-    let log = "0ms   i1 -    run.start
-               1ms   i1 desk model.start c1 model=m
-               100ms i1 desk model.chunk c1 text
-               200ms i1 desk model.error c1 code=503
-               900ms i1 -    run.end error";
-    check(
-        log,
-        "anomalies",
-        "i1 unmetered_call model_call/c1 (stream_broken/503)",
-    );
-}
-
-#[test]
-fn of_two_edits_at_one_hook_point_the_later_is_lost() {
-    let edits = "800ms i1 desk hook.outcome after_model call_id=c1 returned=value actor=masker
-                 790ms i1 desk hook.outcome after_model call_id=c1 returned=value actor=redactor";
-    let log = |runtime: &str, start: &str| {
-        format!(
-            "0ms i1 - run.start runtime={runtime}
-             1ms i1 desk model.start c1 model=m {start}
-             {edits}"
-        )
-    };
-    let lost = "i1 edit_lost model_call/c1 (masker)";
-    check(&log("adk-java", ""), "anomalies", lost);
-    // The after-hooks of Anima are piped; those of a stream run for each chunk.
-    check(&log("anima", ""), "anomalies", "");
-    check(&log("adk-java", "streaming=true"), "anomalies", "");
-}
-
-#[test]
-fn two_answers_before_a_model_are_one_local_answer() {
-    let log = "1ms i1 desk model.start c1 model=m
-               5ms i1 desk hook.outcome before_model call_id=c1 returned=value actor=cache
-               6ms i1 desk hook.outcome before_model call_id=c1 returned=value actor=screen";
-    check(
-        log,
-        "local_answers",
-        "i1 desk by=hook actor=cache in=? out=? missing",
-    );
-    check(log, "anomalies", "i1 edit_lost model_call/c1 (screen)");
-}
-
-#[test]
-fn a_start_of_another_call_is_a_timer_that_nobody_stopped() {
-    let start = EPOCH_NS;
-    let log = format!(
-        "0ms    i1 desk model.start c1 model=m
-         5ms    i1 desk hook.outcome before_model call_id=c1 returned=value actor=cache
-         3000ms i1 desk model.start c2 model=m
-         3400ms i1 desk model.end c2 in=5 out=1 started_at={start}"
-    );
-    check(
-        &log,
-        "model_calls",
-        "i1 /desk c2 ok by=model first=? done=400 in=5 out=1",
-    );
-    check(&log, "anomalies", "i1 leaked_timer model_call/c2");
-}
-
-#[test]
-fn a_tool_that_never_ended_in_a_run_that_did_leaks_its_timer() {
-    let log = |end: &str| {
-        format!(
-            "0ms i1 -    run.start
-             1ms i1 desk tool.start t1 tool=refund
-             9ms i1 -    run.end {end}
-             +3h"
-        )
-    };
-    let leaked = "i1 leaked_timer tool_call/t1";
-    check(&log("completed"), "anomalies", leaked);
-    check(&log("cancelled"), "anomalies", "");
-    check(&log("yielded"), "anomalies", "");
 }
 
 #[test]
