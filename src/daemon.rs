@@ -121,7 +121,7 @@ fn turn(
     let server = runtime.spawn(async move {
         Server::serve(bound, state, async move { stop.stopped().await }).await;
     });
-    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
+    announce(address);
     told(address);
     let sink_config = sink_config(&config.clickhouse, config.limits.work_in_flight_max)?;
     runtime.block_on(knock(&sink_config))?;
@@ -187,6 +187,15 @@ fn bind(config: &Config, runtime: &Runtime) -> Result<Bound, DaemonError> {
         .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
     let bound = runtime.block_on(Server::bind(address));
     bound.map_err(DaemonError::Listen)
+}
+
+/// Says where it listens, and warns where others may come.
+fn announce(address: SocketAddr) {
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
+    if !address.ip().to_canonical().is_loopback() {
+        tracing::warn!(%address, "http.listen is open to other machines, without access control or \
+            encryption: put a proxy in front, or set it to 127.0.0.1");
+    }
 }
 
 /// A refused login is final at the start; everything else is waited for.

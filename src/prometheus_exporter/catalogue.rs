@@ -360,7 +360,7 @@ pub static FAMILIES: &[Entry] = &[
         "tachograph_limit_reached_total",
         Kind::Counter,
         "times",
-        "Times that a limit of the configuration was reached.",
+        "Times that a limit was reached, of the configuration or of the HTTP server.",
     ),
     row(
         Source::Own(Own::Facts, TABLE),

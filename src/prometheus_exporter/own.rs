@@ -55,8 +55,8 @@ impl Rebalance {
     }
 }
 
-/// Limits whose series exist from the start (config.md).
-const LIMITS: [&str; 12] = [
+/// Limits whose series exist from the start: those of config.md, and of the HTTP server.
+const LIMITS: [&str; 16] = [
     "payload_bytes_max",
     "work_in_flight_max",
     "held_records_max",
@@ -69,6 +69,10 @@ const LIMITS: [&str; 12] = [
     "plausible_tokens_max",
     "names_interned_max",
     "drain_max",
+    "http_connections_max",
+    "http_requests_max",
+    "http_head_bytes_max",
+    "http_head_time_max",
 ];
 
 const DEAD_LETTER_REASONS: [DeadLetterReason; 6] = [
