@@ -193,6 +193,7 @@ impl From<DaemonError> for Failure {
 
 /// Parses the arguments, does what they say, and answers with the exit code.
 pub fn main() -> ExitCode {
+    log::guard_crashes();
     let command = match CommandLine::try_parse() {
         Ok(line) => line.command,
         Err(told) => {

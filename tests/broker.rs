@@ -7,7 +7,6 @@
 mod support;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::message::{Headers as _, Message as _};
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -377,7 +376,7 @@ fn a_dead_letter_keeps_what_the_record_was() {
     letters.send(Box::new(letter(2, large.clone())));
     assert_eq!(is_settled.recv_timeout(PATIENCE), Ok(WorkId(2)));
 
-    let read = read_all(&letters_topic, 2);
+    let read = kafka::read_all(&letters_topic, 2);
     let (key, payload, timestamp, headers) = &read[0];
     assert_eq!(
         (key.as_slice(), payload.as_slice()),
@@ -426,41 +425,6 @@ fn dropped_dead_letters_are_settled_at_once() {
         payload: Vec::new(),
     }));
     assert_eq!(is_settled.try_recv(), Ok(WorkId(5)));
-}
-
-type Letter = (Vec<u8>, Vec<u8>, Option<i64>, Vec<(String, String)>);
-
-fn read_all(topic: &str, count: usize) -> Vec<Letter> {
-    let consumer: BaseConsumer = kafka::client_config(brokers())
-        .set("group.id", "unused")
-        .create()
-        .expect("a consumer can be made");
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, 0, KafkaOffset::Beginning)
-        .expect("an offset");
-    consumer.assign(&list).expect("assigned");
-    let mut read = Vec::new();
-    let started = Instant::now();
-    while read.len() < count {
-        assert!(started.elapsed() < PATIENCE, "{count} records of {topic}");
-        let Some(Ok(message)) = consumer.poll(STEP) else {
-            continue;
-        };
-        let headers = message.headers().map_or_else(Vec::new, |headers| {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let pair = headers
-                .iter()
-                .map(|h| (h.key.to_owned(), h.value.map_or_else(String::new, text)));
-            pair.collect()
-        });
-        read.push((
-            message.key().unwrap_or_default().to_vec(),
-            message.payload().unwrap_or_default().to_vec(),
-            message.timestamp().to_millis(),
-            headers,
-        ));
-    }
-    read
 }
 
 #[test]

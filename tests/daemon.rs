@@ -6,8 +6,12 @@
 
 #[path = "daemon/membership.rs"]
 mod membership;
+#[path = "daemon/planted.rs"]
+mod planted;
 #[path = "daemon/questions.rs"]
 mod questions;
+#[path = "daemon/secrets.rs"]
+mod secrets;
 #[path = "daemon/state.rs"]
 mod state;
 mod support;

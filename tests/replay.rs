@@ -273,6 +273,14 @@ fn exit_codes_tell_what_was_wrong() {
         words.contains("broken.ndjson, line 4: broken wrapped record"),
         "{words}"
     );
+    let wrapped = "{\"_kafka\":{\"offset\":\"sesame\"},\"value\":1}\n";
+    let (broken, words) = code(&[&folder.file("quoted.ndjson", wrapped)]);
+    assert_eq!(broken, 65);
+    assert!(
+        words.contains("_kafka: a value of the wrong type"),
+        "{words}"
+    );
+    assert!(!words.contains("sesame"), "{words}");
 
     let folder_itself = folder.0.to_str().unwrap().to_owned();
     assert_eq!(code(&[&folder_itself]).0, 65);

@@ -52,6 +52,16 @@ const OWNED: [&str; 29] = [
     "enable.sasl.oauthbearer.unsecure.jwt",
 ];
 
+/// Parts of the names of properties that hold secrets themselves, aliases included.
+const SECRET: [&str; 6] = [
+    "password",
+    "passphrase",
+    "secret",
+    "key.pem",
+    "oauthbearer.config",
+    "jaas",
+];
+
 /// With KIP-848 the broker owns these.
 const OWNED_BY_BROKER: [&str; 3] = [
     "session.timeout.ms",
@@ -82,7 +92,7 @@ pub(super) fn parse(
     let mut table = match text.parse::<Table>() {
         Ok(table) => table,
         Err(error) => {
-            problems.add("", format!("not TOML: {}", error.to_string().trim_end()));
+            problems.add("", not_toml(text, &error));
             return Err(problems.0);
         }
     };
@@ -113,6 +123,13 @@ pub(super) fn parse(
         true => Ok(config),
         false => Err(problems.0),
     }
+}
+
+/// Where and why a text is no TOML, without the line itself: a secret may stand there.
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    format!("not TOML: line {line}: {}", error.message())
 }
 
 /// The dialect of a word, where this build reads it.
@@ -293,6 +310,10 @@ fn take_properties(
             problems.add(&key, "tachograph sets this one itself; remove it");
             continue;
         }
+        if SECRET.iter().any(|part| name.contains(part)) {
+            problems.add(&key, "would be a secret in clear, which no file may hold");
+            continue;
+        }
         let mut alone = rdkafka::ClientConfig::new();
         alone.set(name.as_str(), text.as_str());
         match alone.create_native_config() {
@@ -316,6 +337,11 @@ fn secret(
         ("", "") => {}
         (name, "") => match env(name) {
             Some(value) => secret.value = value,
+            // Whoever writes the password itself there must not find it in a log.
+            None if !is_environment_name(name) => problems.add(
+                &key("password_env"),
+                "must name an environment variable, such as TACHOGRAPH_PASSWORD",
+            ),
             None => {
                 let says = format!("the environment variable {name} is not set");
                 problems.add(&key("password_env"), says);
@@ -330,6 +356,12 @@ fn secret(
             "give password_env or password_file, not both",
         ),
     }
+}
+
+/// Capitals, digits and `_`, as such names are written.
+fn is_environment_name(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    name.bytes().all(is_part)
 }
 
 fn check_topic(topic: &Topic, path: &str, problems: &mut Problems) {
@@ -520,8 +552,8 @@ fn check_clickhouse(config: &Config, has_tls: bool, problems: &mut Problems) {
         ),
         _ => problems.add("clickhouse.url", "must begin with http:// or https://"),
     }
-    if rest.contains('@') {
-        let says = "must hold no login: use clickhouse.user and password_env";
+    if rest.contains(['@', '?', '#']) {
+        let says = "must hold no login and no query: use clickhouse.user and password_env";
         problems.add("clickhouse.url", says);
     }
     if !clickhouse.ca_file.is_empty() {

@@ -105,6 +105,40 @@ fn secrets_are_looked_up_and_never_printed() {
     assert_eq!(said, ["clickhouse.password: unknown key"]);
 }
 
+#[test]
+fn a_secret_at_the_wrong_place_is_refused_without_a_word_of_it() {
+    let url = "[clickhouse]\nurl = \"http://a\"\n";
+    for (text, says) in [
+        (
+            "password_env = \"s3same\"",
+            "clickhouse.password_env: must name",
+        ),
+        ("password = s3same", "not TOML: line 3: "),
+        ("password = \"s3same", "not TOML: line 3: "),
+        (
+            "[kafka.properties]\n\"sasl.password\" = \"s3same\"",
+            "remove it",
+        ),
+        (
+            "[kafka.properties]\n\"sasl.oauthbearer.client.credentials.client.secret\" = \"s3same\"",
+            "a secret in clear",
+        ),
+        (
+            "[kafka.properties]\n\"sasl.oauthbearer.config\" = \"s3same\"",
+            "a secret in clear",
+        ),
+    ] {
+        let said = problems(&format!("{url}{text}")).join("\n");
+        assert!(said.contains(says), "{said}");
+        assert!(!said.contains("s3same"), "{said}");
+    }
+    for url in ["http://u:s3same@a", "http://a/?password=s3same"] {
+        let said = problems(&format!("[clickhouse]\nurl = \"{url}\"")).join("\n");
+        assert!(said.contains("must hold no login"), "{said}");
+        assert!(!said.contains("s3same"), "{said}");
+    }
+}
+
 /// What a build says that has the feature `tls`, or has it not.
 fn problems_of_build(text: &str, has_tls: bool) -> Vec<String> {
     let env = |_: &str| Some("open sesame".to_owned());

@@ -367,7 +367,7 @@ pub struct Decision<'p> {
     pub stage: Option<Stage>,
     /// The mapped decision; `None` where absent or outside the mapping.
     pub decision: Option<DecisionWord>,
-    /// The word as it was written.
+    /// The word as it was written, where it is one.
     pub decision_native: Option<Str<'p>>,
     /// True where a word stood there that the mapping does not know and no finding decided.
     pub is_unmapped: bool,
@@ -377,7 +377,7 @@ pub struct Decision<'p> {
     pub policy_version: Option<Str<'p>>,
     pub rule: Option<Str<'p>>,
     pub reason_code: Option<Str<'p>>,
-    /// Kept only where configured.
+    /// Read only where configured.
     pub reason: Option<Str<'p>>,
     /// plugin, callback, hook, provider, service, human.
     pub actor_type: Option<Str<'p>>,

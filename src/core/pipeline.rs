@@ -375,6 +375,7 @@ impl Pipeline {
             id_bytes_max: limits.id_bytes_max,
             attributes_max: limits.attributes_max,
             attribute_bytes_max: limits.attribute_bytes_max,
+            store_reasons: limits.store_reasons,
         };
         let at = RecordAt {
             offset: record.offset,

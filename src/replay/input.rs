@@ -7,6 +7,7 @@ use crate::core::{LogTime, Name, Offset};
 use base64::Engine;
 use indicatif::ProgressBar;
 use serde::Deserialize;
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -262,14 +263,14 @@ fn unwrapped(line: &[u8], topic: &Name, offset: Offset) -> Result<Option<LogReco
     }
     let wrapped: Wrapped<'_> = match serde_json::from_slice(line) {
         Ok(wrapped) => wrapped,
-        Err(error) if claims => return Err(format!("broken wrapped record: {error}")),
+        Err(error) if claims => return Err(broken("", &error)),
         Err(_) => return Ok(None),
     };
     let Some(kafka) = wrapped.kafka else {
         return Ok(None);
     };
-    let kafka: Coordinates = serde_json::from_str(kafka.get())
-        .map_err(|error| format!("broken wrapped record: _kafka: {error}"))?;
+    let kafka: Coordinates =
+        serde_json::from_str(kafka.get()).map_err(|error| broken("_kafka: ", &error))?;
     let payload = match (wrapped.value, wrapped.value_raw, wrapped.value_b64) {
         (Some(value), None, None) if value.get() == "null" => None,
         (Some(value), None, None) => Some(value.get().as_bytes().to_vec()),
@@ -277,7 +278,7 @@ fn unwrapped(line: &[u8], topic: &Name, offset: Offset) -> Result<Option<LogReco
         (None, None, Some(text)) => Some(
             base64::engine::general_purpose::STANDARD
                 .decode(text.as_bytes())
-                .map_err(|error| format!("broken wrapped record: value_b64: {error}"))?,
+                .map_err(|_| "broken wrapped record: value_b64 is no base64".to_owned())?,
         ),
         _ => {
             let want = "exactly one of value, value_raw and value_b64 must stand there";
@@ -295,6 +296,18 @@ fn unwrapped(line: &[u8], topic: &Name, offset: Offset) -> Result<Option<LogReco
         timestamp: kafka.timestamp.map(LogTime),
         payload,
     }))
+}
+
+/// Where a wrapped line is broken. The error's own words may quote what stands there.
+fn broken(part: &str, error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        Category::Data => "a value of the wrong type",
+        Category::Syntax | Category::Eof | Category::Io => "no JSON",
+    };
+    format!(
+        "broken wrapped record: {part}{what} at column {}",
+        error.column()
+    )
 }
 
 fn headers(told: Headers) -> Vec<(String, Option<Vec<u8>>)> {

@@ -199,6 +199,7 @@ impl Run {
                 id_bytes_max: limits.id_bytes_max,
                 attributes_max: limits.attributes_max,
                 attribute_bytes_max: limits.attribute_bytes_max,
+                store_reasons: limits.store_reasons,
             },
             pipeline: Pipeline::new(Settings {
                 limits,

@@ -5,6 +5,7 @@
 use super::Stored;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Why there is no state file; exit code 78.
@@ -41,9 +42,8 @@ impl StateFile {
             path: path.to_owned(),
             source,
         };
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true);
-        let lock = options.open(beside(path, "lock")).map_err(unusable)?;
+        let lock = private().truncate(false).open(beside(path, "lock"));
+        let lock = lock.map_err(unusable)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => StateError::InUse(path.to_owned()),
             TryLockError::Error(source) => unusable(source),
@@ -88,7 +88,12 @@ impl StateFile {
     /// the old one or the new one.
     pub fn write(&self, text: &str) -> io::Result<()> {
         let new = beside(&self.path, "new");
-        let mut file = File::create(&new)?;
+        // One that a crash left may be anybody's to read.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = private().create_new(true).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &self.path)?;
@@ -110,6 +115,13 @@ impl StateFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Makes files that only their owner may read: counters bear the names of tenants.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).mode(0o600);
+    options
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

@@ -67,6 +67,7 @@ fn measure(name: &str, payload: &[u8]) {
         id_bytes_max: 256,
         attributes_max: 16,
         attribute_bytes_max: 128,
+        store_reasons: false,
     };
     let record = RecordBytes {
         payload,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Adds a state file to the configuration.
-fn keep_state(stage: &Stage) -> PathBuf {
+pub fn keep_state(stage: &Stage) -> PathBuf {
     let file = stage.folder.join("state");
     let text = fs::read_to_string(&stage.config).expect("the configuration is there");
     let state = format!("{text}[state]\nfile = {file:?}\n");

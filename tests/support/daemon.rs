@@ -19,17 +19,30 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts it, and does not wait for anything. `password` is what `TEST_PASSWORD` holds; `more`
-    /// follows on the command line.
+    /// follows on the command line. Both its outputs go to `log`.
     pub fn spawn(config: &Path, log: &Path, password: &str, more: &[&str]) -> Daemon {
+        Daemon::spawn_at(None, config, log, password, more)
+    }
+
+    /// As [`Daemon::spawn`], with a level of the log.
+    fn spawn_at(
+        level: Option<&str>,
+        config: &Path,
+        log: &Path,
+        password: &str,
+        more: &[&str],
+    ) -> Daemon {
         let errors = File::create(log).expect("a log file can be made");
+        let output = errors.try_clone().expect("a file descriptor is left");
         let child = Command::new(env!("CARGO_BIN_EXE_tachograph"))
             .args(["run", "--config"])
             .arg(config)
             .args(more)
             .env("TEST_PASSWORD", password)
             .env_remove("RUST_LOG")
+            .envs(level.map(|level| ("RUST_LOG", level)))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(output)
             .stderr(errors)
             .spawn()
             .expect("the binary starts");
@@ -42,14 +55,22 @@ impl Daemon {
 
     /// Starts it, and waits until it listens.
     pub fn start(config: &Path, log: &Path, password: &str, more: &[&str]) -> Daemon {
-        let mut daemon = Daemon::spawn(config, log, password, more);
-        daemon.authority = wait::until("it listens", PATIENCE, || {
-            let text = fs::read_to_string(log).unwrap_or_default();
+        Daemon::spawn(config, log, password, more).listening()
+    }
+
+    /// As [`Daemon::start`], logging everything that can be logged.
+    pub fn start_talkative(config: &Path, log: &Path, password: &str) -> Daemon {
+        Daemon::spawn_at(Some("trace"), config, log, password, &[]).listening()
+    }
+
+    fn listening(mut self) -> Daemon {
+        self.authority = wait::until("it listens", PATIENCE, || {
+            let text = fs::read_to_string(&self.log).unwrap_or_default();
             let line = text.lines().find(|line| line.contains("\"listening\""))?;
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
             Some(line["address"].as_str()?.to_owned())
         });
-        daemon
+        self
     }
 
     pub fn get(&self, target: &str) -> Option<(u16, String)> {

@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{LazyLock, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{DeliveryResult, Header, Message as _, OwnedHeaders};
+use rdkafka::message::{DeliveryResult, Header, Headers as _, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::{Offset, TopicPartitionList};
 
 use super::{mark_real_part, scratch, tail, target_folder, unique, wait};
 
@@ -205,6 +206,43 @@ pub fn groups(brokers: &str) -> Vec<String> {
     let groups = groups.unwrap_or_else(|error| panic!("{error}"));
     let names = groups.groups().iter().map(|group| group.name().to_owned());
     names.collect()
+}
+
+/// A record as it is read back: key, value, milliseconds since 1970, headers.
+pub type Read = (Vec<u8>, Vec<u8>, Option<i64>, Vec<(String, String)>);
+
+/// The first `count` records in partition 0 of a topic of the shared broker.
+pub fn read_all(topic: &str, count: usize) -> Vec<Read> {
+    let consumer: BaseConsumer = client_config(brokers())
+        .set("group.id", "unused")
+        .create()
+        .expect("a consumer can be made");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, 0, Offset::Beginning)
+        .expect("an offset");
+    consumer.assign(&list).expect("assigned");
+    let mut read = Vec::new();
+    let started = Instant::now();
+    while read.len() < count {
+        assert!(started.elapsed() < PATIENCE, "{count} records of {topic}");
+        let Some(Ok(message)) = consumer.poll(Duration::from_millis(50)) else {
+            continue;
+        };
+        let headers = message.headers().map_or_else(Vec::new, |headers| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let pair = headers
+                .iter()
+                .map(|h| (h.key.to_owned(), h.value.map_or_else(String::new, text)));
+            pair.collect()
+        });
+        read.push((
+            message.key().unwrap_or_default().to_vec(),
+            message.payload().unwrap_or_default().to_vec(),
+            message.timestamp().to_millis(),
+            headers,
+        ));
+    }
+    read
 }
 
 /// A client's configuration for `brokers`; add a group and the like.

@@ -9,7 +9,7 @@ use super::envelope::blank;
 use super::instant::instant;
 use super::lifecycle::usage;
 use super::wire::{Name, Object, Raw, Scalar, Seen, drain_map};
-use super::{DecodeContext, custom};
+use super::{DecodeContext, custom, guard};
 use crate::core::event::{Dialect, EventKind, NativeActions, NativeEvent, RuntimeEvent, Str};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -208,6 +208,10 @@ fn actions<'p>(mut wire: ActionsWire<'p>) -> NativeActions<'p> {
         .state_delta
         .take_or_default()
         .orcas_tool_call_security_check_states;
+    let security_states = states
+        .0
+        .into_iter()
+        .filter(|(_, word)| guard::is_word(word));
     NativeActions {
         transfer_to_agent: wire.transfer_to_agent.take_text(),
         escalate: wire.escalate.flag() == Some(true),
@@ -216,7 +220,7 @@ fn actions<'p>(mut wire: ActionsWire<'p>) -> NativeActions<'p> {
         end_of_agent: wire.end_of_agent.flag() == Some(true),
         has_agent_state: wire.agent_state.0,
         requested_confirmations: wire.requested_tool_confirmations.0,
-        security_states: states.0,
+        security_states: security_states.collect(),
     }
 }
 

@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hasher};
 const CONFIRMATION: &str = "adk_request_confirmation";
 
 /// `functionCall`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CallWire<'p> {
     #[serde(borrow)]
@@ -25,7 +25,7 @@ pub(super) struct CallWire<'p> {
 }
 
 /// `functionResponse`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct ResponseWire<'p> {
     #[serde(borrow)]
@@ -35,7 +35,7 @@ struct ResponseWire<'p> {
 }
 
 /// The one part of an inline blob or a file that is read.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct BlobWire<'p> {
     #[serde(borrow, rename = "mimeType", alias = "mime_type")]

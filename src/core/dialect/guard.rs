@@ -7,12 +7,14 @@
 use super::instant::span_of_ms;
 use super::lifecycle::LifecycleWire;
 use super::wire::{Name, Scalar};
-use crate::core::event::{Decision, DecisionWord, Stage};
+use crate::core::event::{Decision, DecisionWord, Stage, Str};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
+/// Bytes of the longest word that is kept (facts.md §1).
+const WORD_BYTES_MAX: usize = 64;
 /// Kinds of entities kept of one decision.
 const ENTITY_TYPES_MAX: usize = 64;
 
@@ -61,7 +63,7 @@ pub(super) fn decision<'p>(wire: &mut LifecycleWire<'p>) -> Decision<'p> {
         stage: stage(wire.stage.as_str()),
         decision,
         is_unmapped: native.is_some() && decision.is_none(),
-        decision_native: native,
+        decision_native: native.filter(|word| is_word(word)).map(first_bytes),
         action: wire.action.take_text(),
         policy: policy.id.take_text(),
         policy_version: policy.version.take_text(),
@@ -78,6 +80,23 @@ pub(super) fn decision<'p>(wire: &mut LifecycleWire<'p>) -> Decision<'p> {
         duration: wire.duration_ms.and_then(|raw| span_of_ms(raw.get())),
         findings: found.findings,
         entity_types: found.entity_types,
+    }
+}
+
+/// True for a plain word; what is more than that may be the matched text, and is not kept.
+pub(super) fn is_word(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_plain)
+}
+
+/// The beginning of a plain word, which is ASCII.
+fn first_bytes(word: Str<'_>) -> Str<'_> {
+    match word {
+        Cow::Borrowed(word) => Cow::Borrowed(&word[..word.len().min(WORD_BYTES_MAX)]),
+        Cow::Owned(mut word) => {
+            word.truncate(WORD_BYTES_MAX);
+            Cow::Owned(word)
+        }
     }
 }
 
@@ -142,11 +161,9 @@ impl Found {
         }
     }
 
-    /// Keeps a kind that is a plain word; anything else could be the matched text.
     fn entity(&mut self, kind: &str) {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         let is_new = !self.entity_types.iter().any(|known| known == kind);
-        let is_kind = (1..=64).contains(&kind.len()) && kind.bytes().all(is_plain);
+        let is_kind = is_word(kind) && kind.len() <= WORD_BYTES_MAX;
         if is_kind && is_new && self.entity_types.len() < ENTITY_TYPES_MAX {
             self.entity_types.push(kind.to_owned());
         }

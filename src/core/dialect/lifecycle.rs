@@ -123,7 +123,12 @@ impl LifecycleWire<'_> {
 
 /// The event of a record of any kind but `event`.
 pub(super) fn event<'p>(wire: &mut LifecycleWire<'p>, context: &DecodeContext) -> RuntimeEvent<'p> {
-    let kind = kind(wire);
+    let mut kind = kind(wire);
+    if let EventKind::GuardrailDecision(decision) = &mut kind
+        && !context.store_reasons
+    {
+        decision.reason = None;
+    }
     let mut event = envelope::blank(Dialect::Lifecycle, kind);
     envelope::wrap(wire, context, &mut event);
     event

@@ -38,7 +38,7 @@ use std::fmt;
 const NEST_MAX: u8 = 4;
 
 /// The bytes of one record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct RecordBytes<'p> {
     /// The value; a null value never gets here.
     pub payload: &'p [u8],
@@ -61,6 +61,8 @@ pub struct DecodeContext {
     pub attributes_max: usize,
     /// Bytes of an attribute's key or value; longer ones are cut.
     pub attribute_bytes_max: usize,
+    /// Whether `reason` texts of verdicts may be read at all.
+    pub store_reasons: bool,
 }
 
 /// Why a record is quarantined (rules.md §1).

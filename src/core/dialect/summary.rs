@@ -12,6 +12,7 @@ pub(super) fn context() -> DecodeContext {
         id_bytes_max: 256,
         attributes_max: 3,
         attribute_bytes_max: 8,
+        store_reasons: true,
     }
 }
 

@@ -9,10 +9,6 @@ use super::tool_call::ToolCall;
 use crate::core::Name;
 use crate::core::event::{Decision, DecisionWord, Stage, ToolOutcome};
 use crate::core::fact::{Basis, Flag, Flags};
-use std::sync::Arc;
-
-/// Longest native decision word that is kept (facts.md §1).
-const NATIVE_WORD_MAX: usize = 64;
 
 impl Segment {
     /// `guardrail.decision`.
@@ -21,7 +17,7 @@ impl Segment {
         let stage = said.stage.unwrap_or(Stage::Unknown);
         let mut verdict = self.new_verdict(stage, Basis::Declared, place, cx);
         verdict.decision = said.decision;
-        verdict.decision_native = said.decision_native.as_deref().map(native_word);
+        verdict.decision_native = said.decision_native.as_deref().map(Name::from);
         verdict.action = cx.names.optional(said.action.as_deref());
         verdict.mode = cx.names.optional(said.mode.as_deref());
         verdict.outcome = cx.names.optional(said.outcome.as_deref());
@@ -29,11 +25,7 @@ impl Segment {
         verdict.policy_version = cx.names.optional(said.policy_version.as_deref());
         verdict.rule = cx.names.optional(said.rule.as_deref());
         verdict.reason_code = cx.names.optional(said.reason_code.as_deref());
-        verdict.reason = said
-            .reason
-            .as_deref()
-            .filter(|_| cx.limits.store_reasons)
-            .map(Name::from);
+        verdict.reason = said.reason.as_deref().map(Name::from);
         verdict.actor_type = cx.names.optional(said.actor_type.as_deref());
         verdict.actor_name = cx.names.optional(said.actor_name.as_deref());
         verdict.target_kind = cx.names.optional(said.target_kind.as_deref());
@@ -273,11 +265,4 @@ impl Segment {
             }
         }
     }
-}
-
-/// The provider's or guard's own word, cut to what cannot be content (facts.md §1).
-fn native_word(word: &str) -> Name {
-    let is_word = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    let kept: String = word.chars().filter(is_word).take(NATIVE_WORD_MAX).collect();
-    Arc::from(kept)
 }
