@@ -15,6 +15,8 @@ SIM_SEEDS ?= 2000
 # demo: OpenSSL costs minutes.
 ALL := demo,tls
 export KAFKA_LIBS
+# Without optimisation: it is built in half the time and runs for seconds.
+DENY := cargo install --locked --debug --no-default-features cargo-deny --version 0.20.2
 
 # $(call need,command,how to install it)
 need = command -v $(1) >/dev/null || { echo "$(1) is missing; install it with: $(2)" >&2; exit 1; }
@@ -38,6 +40,8 @@ test: tools test-tools engine kafka ## everything CI checks, with real Kafka, Cl
 	@cargo fmt --check
 	$(call step,clippy)
 	@cargo clippy --locked --all-targets --features $(ALL) -- -D warnings
+	$(call step,licences and sources of dependencies)
+	@cargo deny --locked --all-features --log-level error check --hide-inclusion-graph bans licenses sources
 	$(call step,without TLS)
 	@cargo clippy --locked --features demo -- -D warnings
 	$(call step,core alone)
@@ -118,5 +122,6 @@ test-tools:
 	@$(call need,prometheus,apt-get install -y --no-install-recommends prometheus)
 	@$(call need,promtool,apt-get install -y --no-install-recommends prometheus)
 	@$(call need,openssl,apt-get install -y openssl)
+	@$(call need,cargo-deny,$(DENY))
 	@perl -MFindBin -MIPC::Cmd -MPod::Usage -e 1 2>/dev/null || \
 		{ echo "perl's modules are missing; install them with: apt-get install -y perl" >&2; exit 1; }
