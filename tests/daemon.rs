@@ -17,6 +17,8 @@ mod state;
 mod support;
 #[path = "daemon/topics.rs"]
 mod topics;
+#[path = "daemon/verdicts.rs"]
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::fs;

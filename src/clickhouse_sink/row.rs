@@ -378,6 +378,8 @@ row! {
         basis: &'f str = f.basis.as_str();
         model_call_prevented: bool = f.model_call_prevented;
         content_already_delivered: Option<bool> = f.content_already_delivered;
+        followed_kind: &'f str = f.followed_kind.unwrap_or("");
+        followed_key: &'f str = text(&f.followed_key);
         flags: Vec<&'static str> = words(f.flags, None, &[f.decided_at]);
     }
 }

@@ -584,6 +584,11 @@ pub struct GuardrailFact {
     pub model_call_prevented: bool,
     /// Content of the call had left before the verdict; `None` where nothing tells.
     pub content_already_delivered: Option<bool>,
+    /// `model` or `tool`: what a deny turned out to be about, or what started after it all the
+    /// same, where the target as it was told does not say it.
+    pub followed_kind: Option<&'static str>,
+    /// Key of that call.
+    pub followed_key: Option<Name>,
     pub flags: Flags,
 }
 

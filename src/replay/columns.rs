@@ -373,6 +373,8 @@ pub fn verdict(f: &GuardrailFact, o: &mut Object<'_>) {
     o.text("basis", Some(f.basis.as_str()));
     o.truth("model_call_prevented", Some(f.model_call_prevented));
     o.truth("content_already_delivered", f.content_already_delivered);
+    o.text("followed_kind", f.followed_kind);
+    o.text("followed_key", f.followed_key.as_deref());
     flags(f.flags, o);
 }
 

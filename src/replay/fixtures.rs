@@ -209,6 +209,8 @@ pub fn deny(agent: &str, decided: i64, enforced: Option<bool>) -> GuardrailFact 
         basis: Basis::Declared,
         model_call_prevented: false,
         content_already_delivered: None,
+        followed_kind: None,
+        followed_key: None,
         flags: Flags::default(),
     }
 }

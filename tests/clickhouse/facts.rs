@@ -208,6 +208,8 @@ pub fn verdict() -> GuardrailFact {
         basis: Basis::Declared,
         model_call_prevented: false,
         content_already_delivered: None,
+        followed_kind: None,
+        followed_key: None,
         flags: Flags::default(),
     }
 }

@@ -1,7 +1,8 @@
 //! What people read: rows and views, under careless settings too.
 
 use serde_json::{Value, json};
-use tachograph::core::fact::{Executed, Fact, FactBody, Status, Table, ToolStatus};
+use tachograph::core::event::Stage;
+use tachograph::core::fact::{Executed, Fact, FactBody, GuardrailFact, Status, Table, ToolStatus};
 use tachograph::core::usage::TokenUsage;
 use tachograph::core::{EventTime, LogTime, Nanos};
 
@@ -382,4 +383,40 @@ fn verdicts_about_one_thing_in_two_stages_are_two_rows() {
     rig.settle(vec![as_fact(verdict()), as_fact(second)]);
     let select = "SELECT enforced, bypassed FROM v_guardrail_audit ORDER BY `order`";
     assert_eq!(cell(&database, select), "false\ttrue\n\\N\tfalse");
+}
+
+#[test]
+fn the_audit_tells_what_followed_a_verdict_that_named_no_call() {
+    let (database, mut rig) = prepared("followed");
+    let mut of_run = verdict();
+    of_run.order = 1;
+    of_run.stage = Stage::RunInput;
+    (of_run.target_kind, of_run.target_call_id) = (None, None);
+    (of_run.followed_kind, of_run.followed_key) = (Some("model"), Some(name("c1")));
+    let mut failed_open = verdict();
+    failed_open.order = 2;
+    (failed_open.decision, failed_open.enforced) = (None, None);
+    failed_open.outcome = Some(name("failed_open"));
+    let of_nothing = GuardrailFact {
+        order: 3,
+        enforced: Some(true),
+        followed_kind: None,
+        followed_key: None,
+        ..of_run.clone()
+    };
+    let mut facts = one_of_each();
+    facts.extend(
+        [of_run, failed_open, of_nothing]
+            .map(|body| fact(FactBody::GuardrailDecision(Box::new(body)))),
+    );
+    rig.settle(facts);
+    let select = "SELECT decision, enforced, bypassed, followed_by, followed_name, \
+         followed_status, first_topic, first_partition, first_offset \
+         FROM v_guardrail_audit WHERE `order` > 0 ORDER BY `order`";
+    assert_eq!(
+        cell(&database, select),
+        "deny\tfalse\ttrue\tmodel_call\tgemini-2.5-flash\tok\tagent-events\t3\t10\n\
+         \t\\N\tfalse\ttool_call\tlookup\tok\tagent-events\t3\t10\n\
+         deny\ttrue\tfalse\t\t\t\tagent-events\t3\t10"
+    );
 }

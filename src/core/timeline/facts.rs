@@ -238,6 +238,7 @@ impl Segment {
             && enforced == Some(true)
             && verdict.basis != Basis::Provider
             && !has_answer;
+        let (followed_kind, followed_key) = self.what_followed(verdict).unzip();
         GuardrailFact {
             stage: verdict.stage,
             decided_at: Some(verdict.at.at),
@@ -266,6 +267,8 @@ impl Segment {
             basis: verdict.basis,
             model_call_prevented: prevented,
             content_already_delivered: verdict.content_already_delivered,
+            followed_kind,
+            followed_key,
             flags: verdict.flags,
         }
     }

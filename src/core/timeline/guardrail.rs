@@ -197,7 +197,7 @@ impl Verdict {
 
     /// True where the guard decided against what it stands before: it said so, or it failed closed
     /// and need not have said anything (events.md §2.2).
-    fn denies(&self) -> bool {
+    pub fn denies(&self) -> bool {
         match self.decision {
             Some(decision) => decision == DecisionWord::Deny,
             None => self.outcome.as_deref() == Some("failed_closed"),

@@ -3,8 +3,10 @@
 use super::apply::Place;
 use super::guardrail::{Shown, Target, Verdict};
 use super::invocation::{Item, Proof, Segment};
+use super::model_call::ModelCall;
 use super::stamp::Stamp;
 use super::tool_call::ToolCall;
+use crate::core::Name;
 use crate::core::event::{DecisionWord, Stage};
 use crate::core::fact::Flag;
 
@@ -189,13 +191,8 @@ impl Segment {
                 (call.was_made() && after(call.instants().0), ended || over)
             }
             Target::NextCall => {
-                let later = self.calls.iter().filter_map(|call| {
-                    let is_here = call.branch == verdict.branch && call.agent == verdict.agent;
-                    let start = call.instants().0.filter(|start| after(Some(*start)))?;
-                    is_here.then_some((start, call))
-                });
-                let next = later.reduce(|a, b| if b.0.is_before(a.0) { b } else { a });
-                (next.is_some_and(|(_, call)| call.was_made()), over)
+                let next = self.next_call(verdict);
+                (next.is_some_and(|call| call.was_made()), over)
             }
             Target::Answer(index) => (false, self.calls[index].has_ended() || over),
             Target::Tool | Target::ToolAnswer => {
@@ -215,6 +212,66 @@ impl Segment {
             Target::Passive => (false, over),
         }
     }
+}
+
+impl Segment {
+    /// The first call of the verdict's agent and branch that starts after it.
+    fn next_call(&self, verdict: &Verdict) -> Option<&ModelCall> {
+        let here = self
+            .calls
+            .iter()
+            .filter(|call| call.branch == verdict.branch && call.agent == verdict.agent);
+        earliest_of(here.filter_map(|call| started_after(verdict, call.instants().0, call)))
+    }
+
+    /// Kind and key of the call that a deny turned out to be about, or that started after it all
+    /// the same; `None` where the target as it was told names that call.
+    pub(super) fn what_followed(&self, verdict: &Verdict) -> Option<(&'static str, Name)> {
+        if !verdict.denies() {
+            return None;
+        }
+        let model = |call: &ModelCall| ("model", call.key.clone());
+        let tool = |call: &ToolCall| ("tool", call.key.clone());
+        let (kind, key) = match verdict.target {
+            Target::Run => {
+                let calls = self.calls.iter().filter(|call| call.was_made());
+                let calls =
+                    calls.filter_map(|call| started_after(verdict, call.instants().0, model(call)));
+                let tools = self.tools.iter();
+                let tools = tools
+                    .filter_map(|call| started_after(verdict, call.proof_of_start(), tool(call)));
+                earliest_of(calls.chain(tools))?
+            }
+            Target::Call(index) | Target::Answer(index) => Some(&self.calls[index])
+                .filter(|call| call.has_row())
+                .map(model)?,
+            Target::NextCall => self
+                .next_call(verdict)
+                .filter(|call| call.has_row())
+                .map(model)?,
+            Target::Tool | Target::ToolAnswer => {
+                let mut tools = 0..self.tools.len();
+                let index = tools.find(|index| self.is_about_tool(verdict, *index))?;
+                tool(&self.tools[index])
+            }
+            Target::AnsweredLocally | Target::Unknown | Target::Passive => return None,
+        };
+        let is_told = verdict.target_call_id.as_ref() == Some(&key)
+            && verdict.target_kind.as_deref() == Some(kind);
+        (!is_told).then_some((kind, key))
+    }
+}
+
+/// The thing with its start, where that lies after the verdict.
+fn started_after<T>(verdict: &Verdict, start: Option<Stamp>, of: T) -> Option<(Stamp, T)> {
+    let start = start.filter(|start| verdict.at.is_before(*start))?;
+    Some((start, of))
+}
+
+/// The thing that started first; of equal ones the one that was told first.
+fn earliest_of<T>(started: impl Iterator<Item = (Stamp, T)>) -> Option<T> {
+    let first = started.reduce(|a, b| if b.0.is_before(a.0) { b } else { a });
+    first.map(|(_, of)| of)
 }
 
 /// Marks the tool call that a verdict is about; true where it did.
