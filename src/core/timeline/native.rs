@@ -304,7 +304,7 @@ impl Segment {
                     .is_none_or(|side| side.non_partials == 0)
         });
         let (answer, verdict) = match &proof {
-            Some(proof) if proof.answer.is_some() => (proof.answer, None),
+            Some(proof) if proof.answer.is_some() => (proof.answer, own_word),
             Some(proof) if !response.has_usage && !model_answers => (None, proof.verdict),
             _ if (is_cache || own_word.is_some()) && !model_answers => (None, own_word),
             _ => return false,
