@@ -134,15 +134,19 @@ impl Segment {
         }
     }
 
-    /// What happened to a call judges the verdicts about it, once more where it comes late.
+    /// What happened to a call judges the verdicts about it, once more where it comes late. A run
+    /// that is known to have gone on needs no judging before its end.
     pub(super) fn judge_by_call(&mut self, index: usize) {
         for position in 0..self.verdicts.len() {
             let verdict = &self.verdicts[position];
             let call = &self.calls[index];
             let is_about = match verdict.target {
-                Target::Run => true,
+                Target::Run => !verdict.is_bypass,
                 Target::Call(target) | Target::Answer(target) => target == index,
-                Target::NextCall => verdict.branch == call.branch && verdict.agent == call.agent,
+                Target::NextCall => {
+                    let is_here = verdict.branch == call.branch && verdict.agent == call.agent;
+                    is_here && !verdict.is_bypass
+                }
                 _ => false,
             };
             if is_about && verdict.forbids() {
@@ -156,7 +160,7 @@ impl Segment {
         for position in 0..self.verdicts.len() {
             let verdict = &self.verdicts[position];
             let is_about = match verdict.target {
-                Target::Run => true,
+                Target::Run => !verdict.is_bypass,
                 Target::Tool | Target::ToolAnswer => self.is_about_tool(verdict, index),
                 _ => false,
             };
@@ -203,7 +207,11 @@ impl Segment {
                     .peekable();
                 let is_known = about.peek().is_some();
                 let is_input = verdict.target == Target::Tool;
-                let started = about.clone().any(|call| after(call.proof_of_start()));
+                // An execution begins after every guard, so also one that shares its instant.
+                let started = about.clone().any(|call| {
+                    let start = call.proof_of_start();
+                    start.is_some_and(|start| !start.is_before(verdict.at))
+                });
                 let ended = is_known && about.all(ToolCall::is_answered);
                 (is_input && started, ended || over)
             }
@@ -230,35 +238,33 @@ impl Segment {
         if !verdict.denies() {
             return None;
         }
-        let model = |call: &ModelCall| ("model", call.key.clone());
-        let tool = |call: &ToolCall| ("tool", call.key.clone());
         let (kind, key) = match verdict.target {
             Target::Run => {
                 let calls = self.calls.iter().filter(|call| call.was_made());
-                let calls =
-                    calls.filter_map(|call| started_after(verdict, call.instants().0, model(call)));
+                let calls = calls.map(|call| (call.instants().0, ("model", &call.key)));
                 let tools = self.tools.iter();
-                let tools = tools
-                    .filter_map(|call| started_after(verdict, call.proof_of_start(), tool(call)));
-                earliest_of(calls.chain(tools))?
+                let tools = tools.map(|call| (call.proof_of_start(), ("tool", &call.key)));
+                let started = calls.chain(tools);
+                earliest_of(started.filter_map(|(start, of)| started_after(verdict, start, of)))?
             }
-            Target::Call(index) | Target::Answer(index) => Some(&self.calls[index])
-                .filter(|call| call.has_row())
-                .map(model)?,
-            Target::NextCall => self
-                .next_call(verdict)
-                .filter(|call| call.has_row())
-                .map(model)?,
+            Target::Call(index) | Target::Answer(index) => {
+                let call = Some(&self.calls[index]).filter(|call| call.has_row())?;
+                ("model", &call.key)
+            }
+            Target::NextCall => {
+                let call = self.next_call(verdict).filter(|call| call.has_row())?;
+                ("model", &call.key)
+            }
             Target::Tool | Target::ToolAnswer => {
                 let mut tools = 0..self.tools.len();
                 let index = tools.find(|index| self.is_about_tool(verdict, *index))?;
-                tool(&self.tools[index])
+                ("tool", &self.tools[index].key)
             }
             Target::AnsweredLocally | Target::Unknown | Target::Passive => return None,
         };
-        let is_told = verdict.target_call_id.as_ref() == Some(&key)
+        let is_told = verdict.target_call_id.as_ref() == Some(key)
             && verdict.target_kind.as_deref() == Some(kind);
-        (!is_told).then_some((kind, key))
+        (!is_told).then(|| (kind, key.clone()))
     }
 }
 
