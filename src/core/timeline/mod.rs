@@ -156,7 +156,7 @@ impl Timelines {
         };
         let stamp = self.stamp(event, at);
         let route = self.route(event, invocation, stamp, elsewhere.is_some());
-        let key = redelivery::keys(event, stamp);
+        let key = redelivery::keys(event);
         if self.is_redelivery(event, invocation, &key, &route) {
             self.refresh(&route, at);
             return Applied::Duplicate;

@@ -1,6 +1,5 @@
 //! How a record that came before is known again (rules.md §1).
 
-use super::stamp::Stamp;
 use crate::core::event::{EventKind, NativeEvent, RuntimeEvent};
 use ahash::AHasher;
 use std::collections::BTreeSet;
@@ -41,8 +40,10 @@ fn hash(parts: impl Hash) -> u64 {
 }
 
 /// The same `record_id` or `seq` of one emitter instance; of native events the same id and body,
-/// or, non-partial ones only, the same author, time and body under another id.
-pub fn keys(event: &RuntimeEvent<'_>, at: Stamp) -> Keys {
+/// or, non-partial ones only, the same author, time and body under another id. The time is the
+/// event's own, however implausible: the clock that stands in for it differs between deliveries,
+/// and is one for all events of a batch. An unknown time is equal to none.
+pub fn keys(event: &RuntimeEvent<'_>) -> Keys {
     let mut keys = Keys::default();
     let instance = event.emitter_instance.as_deref().unwrap_or("");
     if let Some(id) = event.record_id.as_deref() {
@@ -54,18 +55,18 @@ pub fn keys(event: &RuntimeEvent<'_>, at: Stamp) -> Keys {
         keys.add(hash(("seq", instance, seq)));
     }
     if let EventKind::Native(native) = &event.kind {
-        let body = body(native, event, at);
+        let body = body(native, event);
         if let Some(id) = native.id.as_deref() {
             keys.add(hash(("id", id, native.partial == Some(true), body)));
         }
-        if native.partial != Some(true) {
+        if native.partial != Some(true) && event.at.is_some() {
             keys.add(hash(("body", body)));
         }
     }
     keys
 }
 
-fn body(native: &NativeEvent<'_>, event: &RuntimeEvent<'_>, at: Stamp) -> u64 {
+fn body(native: &NativeEvent<'_>, event: &RuntimeEvent<'_>) -> u64 {
     let author = native.author.as_deref().unwrap_or("");
     let calls: Vec<(&str, u64)> = native
         .function_calls
@@ -73,7 +74,7 @@ fn body(native: &NativeEvent<'_>, event: &RuntimeEvent<'_>, at: Stamp) -> u64 {
         .map(|call| (&*call.name, call.args_hash))
         .collect();
     hash((
-        (&*event.branch, &*event.node_path, author, at.at),
+        (&*event.branch, &*event.node_path, author, event.at),
         (
             native.content_hash,
             &native.usage,
