@@ -24,7 +24,8 @@ use crate::core::batch::Batch;
 use crate::core::fact::{Fact, Table};
 use crate::core::ledger::WorkId;
 use row::FactRow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::mem::{Discriminant, discriminant};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -116,8 +117,9 @@ struct Sink {
     connection: Connection,
     events: SinkEvents,
     health: Arc<SinkHealth>,
-    /// When each kind of trouble was last logged.
-    said: Mutex<BTreeMap<FailureReason, Instant>>,
+    /// When each kind of trouble was last logged. A refused insert and the schema that explains it
+    /// are two: the second says what to do.
+    said: Mutex<HashMap<(FailureReason, Discriminant<SinkError>), Instant>>,
 }
 
 /// Rows of one table that go in one insert.
@@ -251,10 +253,11 @@ impl Sink {
     fn say(&self, error: &SinkError) {
         let now = Instant::now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = said.insert(error.reason(), now);
+        let kind = (error.reason(), discriminant(error));
+        let last = said.insert(kind, now);
         match last {
             Some(last) if now.duration_since(last) < SAY_EVERY => {
-                said.insert(error.reason(), last);
+                said.insert(kind, last);
             }
             _ => tracing::warn!(
                 reason = error.reason().as_str(),
