@@ -3,7 +3,7 @@
 //! Deliberately no decisions about data: those are the core's. One thread owns the consumer and
 //! the pipeline; everything slow runs elsewhere and comes back as settled work.
 
-use crate::clickhouse_sink::{SchemaState, SinkHandle};
+use crate::clickhouse_sink::SinkHandle;
 use crate::clock::Clock;
 use crate::core::invariant::Invariant;
 use crate::core::ledger::{Watermark, WorkId};
@@ -408,7 +408,7 @@ impl Driver {
         let leaving = self.is_leaving.then(|| "leaving".to_owned());
         let readiness = &self.edges.readiness;
         readiness.set_reason("kafka", self.edges.source.reason());
-        readiness.set_reason("clickhouse", sink_reason(&self.edges.sink));
+        readiness.set_reason("clickhouse", self.edges.sink.health().snapshot().reason());
         readiness.set_reason("dead_letters", self.edges.dead_letters.reason());
         readiness.set_reason("replaying", replaying);
         readiness.set_reason("shutdown", leaving);
@@ -438,17 +438,6 @@ impl Driver {
             self.turn()?;
         }
         Ok(())
-    }
-}
-
-fn sink_reason(sink: &SinkHandle) -> Option<String> {
-    let health = sink.health().snapshot();
-    match health.schema {
-        SchemaState::Behind(reason) => Some(reason),
-        SchemaState::Unknown if health.trouble.is_none() && !health.is_up => {
-            Some("not looked at yet".to_owned())
-        }
-        _ => health.trouble,
     }
 }
 

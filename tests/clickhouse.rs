@@ -2,8 +2,6 @@
 
 #[path = "clickhouse/facts.rs"]
 mod facts;
-#[path = "clickhouse/proxy.rs"]
-mod proxy;
 mod support;
 #[path = "clickhouse/views.rs"]
 mod views;
@@ -23,8 +21,8 @@ use tachograph::core::fact::{Fact, Table};
 use tachograph::core::ledger::WorkId;
 
 use facts::{call, one_of_each, usage, with_usage};
-use proxy::Proxy;
 use support::engine::{Database, start_own};
+use support::proxy::Proxy;
 use support::wait;
 
 /// Bound on everything that takes milliseconds on an idle machine.

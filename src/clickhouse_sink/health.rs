@@ -56,6 +56,19 @@ pub struct HealthSnapshot {
     pub failures: BTreeMap<FailureReason, u64>,
 }
 
+impl HealthSnapshot {
+    /// Why no rows go in now, without secrets; `None` while they do.
+    pub fn reason(&self) -> Option<String> {
+        match &self.schema {
+            SchemaState::Behind(reason) => Some(reason.clone()),
+            SchemaState::Unknown if self.trouble.is_none() && !self.is_up => {
+                Some("not looked at yet".to_owned())
+            }
+            _ => self.trouble.clone(),
+        }
+    }
+}
+
 /// The state that the sink's task writes and everyone may read.
 #[derive(Default)]
 pub struct SinkHealth {

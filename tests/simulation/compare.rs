@@ -3,7 +3,8 @@
 
 use super::hosts;
 use super::oracle::{Expected, Lines};
-use super::tables::{Counters, Series, Sink};
+use super::rows::Sink;
+use super::tables::{Counters, Series};
 use super::workload::PARTITIONS;
 use super::world::{World, partition_id, source};
 use std::collections::BTreeMap;

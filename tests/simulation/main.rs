@@ -12,6 +12,8 @@ mod flights;
 mod group;
 mod hosts;
 mod oracle;
+#[path = "../support/rows.rs"]
+mod rows;
 mod spoil;
 mod tables;
 mod workload;

@@ -1,58 +1,14 @@
-//! Where everything ends up: the table that collapses, the counters, the tally of what happened.
+//! Where everything else ends up: the counters, the tally of what happened.
 //!
 //! Nothing here decides what is right.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use tachograph::core::fact::{Fact, Table};
 use tachograph::core::pipeline::Input;
 use tachograph::core::sample::{Family, Move, Sample};
 
 /// A series: its family and its label values.
 pub type Series = (Family, Vec<String>);
-/// What identifies a row: table, tenant, app, invocation and the rest.
-pub type RowKey = (Table, String, String, String, Vec<String>);
-
-/// The table that collapses by identity and version.
-#[derive(Debug, Default)]
-pub struct Sink {
-    pub rows: BTreeMap<RowKey, Fact>,
-    pub inserted: u64,
-}
-
-impl Sink {
-    /// Takes facts; of two with one identity the larger version stays, and equal versions must be
-    /// equal.
-    pub fn insert(&mut self, facts: &[Fact]) -> Result<(), String> {
-        for fact in facts {
-            self.inserted += 1;
-            let key = row_key(fact);
-            match self.rows.get(&key) {
-                Some(kept) if kept.version > fact.version => {}
-                Some(kept) if kept.version == fact.version && kept != fact => {
-                    return Err(format!(
-                        "one version, two contents:\n  {kept:?}\n  {fact:?}"
-                    ));
-                }
-                _ => {
-                    self.rows.insert(key, fact.clone());
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn row_key(fact: &Fact) -> RowKey {
-    (
-        fact.body.table(),
-        fact.tenant.to_string(),
-        fact.app.to_string(),
-        fact.invocation_id.to_string(),
-        fact.identity(),
-    )
-}
-
 /// Counters of every life of every process together.
 #[derive(Debug, Default)]
 pub struct Counters {

@@ -5,7 +5,8 @@
 use super::faults::{Dice, Fault, Faults, Mix, strikes};
 use super::flights::{Flight, Load};
 use super::hosts::{File, Host};
-use super::tables::{Counters, Sink, Tally, told};
+use super::rows::Sink;
+use super::tables::{Counters, Tally, told};
 use super::workload::{self, EPOCH_MS, Log, PARTITIONS, Silence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -10,6 +10,8 @@ pub mod engine;
 pub mod kafka;
 pub mod member;
 pub mod prometheus;
+pub mod proxy;
+pub mod rows;
 pub mod secure;
 #[cfg(feature = "tls")]
 pub mod tls;
