@@ -22,7 +22,7 @@ pub use cost::{CallCost, PriceCall, Usd, unpriced};
 pub use draw::{Canvas, draw};
 pub use input::{InputError, LogReader, LogRecord};
 pub use report::report;
-pub use seen::{Seen, What};
+pub use seen::{Seen, What, own_time};
 
 use crate::core::dialect::{DeadLetterReason, DecodeContext, RecordBytes};
 use crate::core::fact::{Fact, Table};

@@ -68,6 +68,12 @@ pub struct Look {
     pub stretches: Vec<Stretch>,
 }
 
+/// The newest believable event time of a record, which stands for its log time where the log
+/// gives none.
+pub fn own_time(record: RecordBytes<'_>, context: &DecodeContext) -> Option<LogTime> {
+    Look::at(record, context).own_time
+}
+
 impl Look {
     /// Reads one record.
     pub fn at(record: RecordBytes<'_>, context: &DecodeContext) -> Look {

@@ -4,6 +4,12 @@
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
+const INPUT_CLASSES: [&str; 4] = [
+    "input_uncached",
+    "cache_read",
+    "cache_write",
+    "tool_use_input",
+];
 const DURATION: &str = "gen_ai_client_operation_duration_seconds";
 
 /// One sample line.
@@ -80,6 +86,16 @@ fn labels(text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     }
 }
 
+/// `tachograph_tokens_total` over the four classes of input.
+pub fn input_tokens(text: &str) -> f64 {
+    let series = parse(text).unwrap_or_default();
+    let of_class = |class: &str| {
+        let selector = format!("tachograph_tokens_total{{token_class=\"{class}\"}}");
+        sum(&series, &selector)
+    };
+    INPUT_CLASSES.iter().map(|class| of_class(class)).sum()
+}
+
 /// What all scrapes of a case showed.
 pub struct Scrapes {
     text: String,
@@ -102,6 +118,11 @@ impl Scrapes {
 
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The sum over the last scrape.
+    pub fn sum(&self, selector: &str) -> f64 {
+        sum(self.last(), selector)
     }
 
     fn last(&self) -> &[Series] {

@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-const TOPIC: &str = "agent-events";
+/// Topic of records that name none.
+pub const TOPIC: &str = "agent-events";
 
 /// One case file. Values of records stay text: numbers and duplicate keys survive.
 #[derive(Deserialize)]
@@ -24,8 +25,10 @@ pub struct Case {
 
 /// What stands where in a case.
 pub enum Item {
-    /// The next record of the log.
-    Record,
+    /// The next record of the log, of a transaction or of none.
+    Record {
+        txn: Option<String>,
+    },
     Step(Value),
 }
 
@@ -56,8 +59,18 @@ pub struct Feed {
 
 struct Record {
     kafka: Map<String, Value>,
+    /// The transaction that it belongs to, if any.
+    txn: Option<String>,
     /// The rest of the line: `"value":…`.
     value: String,
+}
+
+impl Record {
+    /// Topic and partition, as far as they are told.
+    fn place(&self) -> (Option<String>, Option<String>) {
+        let told = |key: &str| self.kafka.get(key).map(Value::to_string);
+        (told("topic"), told("partition"))
+    }
 }
 
 impl Feed {
@@ -77,8 +90,45 @@ impl Feed {
         Ok(feed)
     }
 
-    pub fn len(&self) -> usize {
-        self.records.len()
+    /// Every record, in the order of the log, also those that no consumer is given.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.records.len()).collect()
+    }
+
+    /// The records that a consumer is given: not those of aborted transactions, and none from the
+    /// first record of one that nobody ends.
+    pub fn committed(&self) -> Vec<usize> {
+        let ends_as = |txn: &Option<String>| {
+            let mut markers = self.steps_of("control_record");
+            let marker = markers.find(|step| step["txn"].as_str() == txn.as_deref());
+            marker.map(|step| step["kind"] == "COMMIT")
+        };
+        let mut open: BTreeSet<_> = BTreeSet::new();
+        let mut given = Vec::new();
+        for (i, record) in self.records.iter().enumerate() {
+            let is_committed = record.txn.is_none() || ends_as(&record.txn) == Some(true);
+            if record.txn.is_some() && ends_as(&record.txn).is_none() {
+                open.insert(record.place());
+            }
+            if is_committed && !open.contains(&record.place()) {
+                given.push(i);
+            }
+        }
+        given
+    }
+
+    /// How many partitions the records lie in.
+    pub fn partitions(&self) -> usize {
+        let places: BTreeSet<_> = self.records.iter().map(Record::place).collect();
+        places.len()
+    }
+
+    /// The steps of one word, in order.
+    pub fn steps_of<'f>(&'f self, word: &'f str) -> impl Iterator<Item = &'f Value> {
+        self.items.iter().filter_map(move |item| match item {
+            Item::Step(step) if step["_step"] == word => Some(step),
+            _ => None,
+        })
     }
 
     fn take(&mut self, text: &str) -> Result<(), String> {
@@ -100,14 +150,15 @@ impl Feed {
                 .find_map(|k| value[k].as_str());
             let kafka = key.map(|key| ("key".to_owned(), json!(key)));
             let value = format!("\"value\":{}", one_line(&filled(text)));
-            self.push(kafka.into_iter().collect(), value);
+            self.push(kafka.into_iter().collect(), None, value);
             return Ok(());
         };
         if let Some(unknown) = kafka.keys().find(|key| !KAFKA.contains(&key.as_str())) {
             return Err(format!("unknown coordinate _kafka.{unknown}"));
         }
-        // Transactions are the broker's business: what reaches a consumer is committed.
-        kafka.remove("txn");
+        // Transactions are the broker's business: no line of a log names one.
+        let txn = kafka.remove("txn");
+        let txn = txn.and_then(|txn| txn.as_str().map(str::to_owned));
         let value = match (item.value, item.value_raw, item.value_b64) {
             (Some(value), None, None) => {
                 self.dialects.extend(unread(
@@ -121,13 +172,13 @@ impl Feed {
             (None, None, None) if text.contains("\"value\"") => "\"value\":null".to_owned(),
             _ => return Err("neither value, value_raw nor value_b64".to_owned()),
         };
-        self.push(kafka, value);
+        self.push(kafka, txn, value);
         Ok(())
     }
 
-    fn push(&mut self, kafka: Map<String, Value>, value: String) {
-        self.records.push(Record { kafka, value });
-        self.items.push(Item::Record);
+    fn push(&mut self, kafka: Map<String, Value>, txn: Option<String>, value: String) {
+        self.items.push(Item::Record { txn: txn.clone() });
+        self.records.push(Record { kafka, txn, value });
     }
 
     /// `count` records from a template: `<n>` in any string is the number, and the time goes on by
@@ -150,20 +201,13 @@ impl Feed {
             let at = micros(start) + i64::try_from(n).unwrap_or(0) * micros(step);
             value[field] = json!(at as f64 / 1e6);
             let kafka = Map::from_iter([("partition".to_owned(), json!(n % partitions))]);
-            self.push(kafka, format!("\"value\":{value}"));
+            self.push(kafka, None, format!("\"value\":{value}"));
         }
         Ok(())
     }
 
     pub fn items(&self) -> &[Item] {
         &self.items
-    }
-
-    /// True where a record stands behind item `i`.
-    pub fn has_records_after(&self, i: usize) -> bool {
-        self.items[i..]
-            .iter()
-            .any(|item| matches!(item, Item::Record))
     }
 
     /// The lines of the log where the records arrive in `order`.

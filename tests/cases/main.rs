@@ -1,22 +1,34 @@
 //! The hard cases: failures of real meters as data, each with the right answer (README.md here).
 //!
 //! Each case goes through `tachograph replay` as a user would feed it, and its `expect` is matched
-//! against what is printed; what it expects of Prometheus is asked of the core and its exporter,
-//! on a clock that the case moves. `TACHOGRAPH_CASES=DIR` runs the cases of another directory. The last
-//! line counts: passed, failed, skipped (another harness or dialect is needed), exceptions (listed
-//! in `exceptions.json` with an argument).
+//! against what is printed. It is lived through a second time by the daemon's core and exporter, on
+//! a clock that the case moves and with the faults that it says (`world.rs`), and everything that
+//! it expects is matched against the rows, commits and scrapes of that. Where it asks for
+//! ClickHouse, the rows are in the real one. `TACHOGRAPH_CASES=DIR` runs the cases of another
+//! directory. The last line counts: passed, failed, skipped (another dialect or a price book is
+//! needed), exceptions (listed in `exceptions.json` with an argument).
 
+mod broker;
+mod engine;
 mod exposition;
 mod feed;
+mod logs;
 mod matching;
+mod notes;
+mod steps;
+#[path = "../support/mod.rs"]
+mod support;
+mod tables;
+mod told;
 mod view;
 mod vocabulary;
 mod words;
 mod world;
 
+use engine::ClickHouse;
 use exposition::Scrapes;
 use feed::{Case, Feed};
-use matching::Vetted;
+use matching::{Matcher, Vetted};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Map, Value};
@@ -26,11 +38,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use view::Printed;
 use vocabulary::{Harness, TOP};
-use world::World;
+use world::{Setup, World};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tachograph");
 /// Orders of arrival that are tried where there are more of them.
 const ORDERS_MAX: usize = 200;
+
+/// Steps that change nothing of what a replay of the log prints.
+const STEPS_OF_REPLAY: [&str; 6] = [
+    "start",
+    "flush",
+    "scrape",
+    "generate",
+    "no_merge_yet",
+    "query",
+];
+/// What a replay tells.
+const REPLAY: Matcher = Matcher(&[Harness::Replay]);
+/// What only ClickHouse tells.
+const TABLES: Matcher = Matcher(&[Harness::ClickHouse, Harness::Billing]);
+/// What a world tells that a replay does not.
+const WORLD_ONLY: Matcher = Matcher(&[Harness::Steps, Harness::ClickHouse, Harness::Billing]);
+/// What a world tells; scrapes are matched by themselves.
+const WORLD: Matcher = Matcher(&[
+    Harness::Replay,
+    Harness::Steps,
+    Harness::ClickHouse,
+    Harness::Billing,
+]);
 
 /// How a case ended.
 enum Outcome {
@@ -189,38 +224,24 @@ fn run(case: &Case, vetted: &mut Vetted, scratch: &Path) -> Outcome {
         Ok(readable) => readable,
         Err(reasons) => return Outcome::Failed(reasons),
     };
-    if let Some(lacking) = lacking(case, &feed, &expect, &never) {
+    if let Some(lacking) = lacking(case, &feed, vetted) {
         return Outcome::Skipped(lacking);
     }
     if vetted.compared == 0 {
         let reason = "nothing that a replay can tell is expected";
         return Outcome::Failed(vec![reason.to_owned()]);
     }
-    let scrapes = match scrapes(case, &feed, &config, scratch) {
-        Ok(scrapes) => scrapes,
-        Err(reasons) => return Outcome::Failed(reasons),
+    let trial = Trial {
+        case,
+        feed,
+        config,
+        expect,
+        never,
+        scratch,
     };
-    let mut reasons = shown(&expect, &never, &scrapes);
-    let config_file = scratch.join(format!("{}.toml", case.id));
-    fs::write(&config_file, config).expect("a file in the scratch folder");
-    let is_any = expect.get("any_order") == Some(&Value::Bool(true));
-    let orders = if is_any {
-        orders(feed.len())
-    } else {
-        vec![(0..feed.len()).collect()]
-    };
-    for order in &orders {
-        if !reasons.is_empty() {
-            break;
-        }
-        let log = scratch.join(format!("{}.ndjson", case.id));
-        fs::write(&log, feed.lines(order)).expect("a file in the scratch folder");
-        let told = judge(&expect, &never, &config_file, &log).into_iter();
-        let in_order = |reason| match is_any {
-            true => format!("{reason}, in order {order:?}"),
-            false => reason,
-        };
-        reasons.extend(told.map(in_order));
+    let mut reasons = trial.replay();
+    if reasons.is_empty() {
+        reasons = trial.live().unwrap_or_else(|reason| vec![reason]);
     }
     match reasons.is_empty() {
         true => Outcome::Passed,
@@ -250,49 +271,163 @@ fn vet(
     }
 }
 
-/// What the case needs and this runner has not.
-fn lacking(
-    case: &Case,
-    feed: &Feed,
-    expect: &Map<String, Value>,
-    never: &Map<String, Value>,
-) -> Option<String> {
-    let needs = [Harness::Replay, Harness::Prometheus].map(Harness::as_str);
-    if !needs.contains(&case.needs.as_str()) {
-        return Some(case.needs.clone());
-    }
+/// What the case needs and this runner has not: a dialect, or a price book where money is its point.
+fn lacking(case: &Case, feed: &Feed, vetted: &Vetted) -> Option<String> {
     if !feed.dialects.is_empty() {
         let dialects: Vec<&str> = feed.dialects.iter().copied().collect();
         return Some(format!("dialect {}", dialects.join(", ")));
     }
-    // A replay has no clock and no crash; what a scrape shows after them is the world's to tell.
-    let names = expect.keys().chain(never.keys());
-    let is_shown_only = names.clone().all(|name| name == "prometheus");
-    let known = if is_shown_only {
-        &world::STEPS[..]
-    } else {
-        &world::STEPS_OF_REPLAY[..]
-    };
-    let is_lacking = feed
-        .steps
-        .iter()
-        .any(|step| !known.contains(&step.as_str()));
-    is_lacking.then(|| Harness::Steps.as_str().to_owned())
+    let wants_money = vetted.skipped.contains_key(&Harness::Prices);
+    let is_of_tables = [Harness::ClickHouse, Harness::Billing]
+        .map(Harness::as_str)
+        .contains(&case.needs.as_str());
+    (wants_money && is_of_tables).then(|| Harness::Prices.as_str().to_owned())
 }
 
-/// What the daemon shows Prometheus over the case's log.
-fn scrapes(case: &Case, feed: &Feed, config: &str, scratch: &Path) -> Result<Scrapes, Vec<String>> {
-    let log = scratch.join(format!("{}.world.ndjson", case.id));
-    let order: Vec<usize> = (0..feed.len()).collect();
-    fs::write(&log, feed.lines(&order)).expect("a file in the scratch folder");
-    let world = World::live(config, feed, &log).map_err(|error| vec![error])?;
-    if !world.errors.is_empty() {
-        return Err(world.errors);
+/// One case on its way.
+struct Trial<'t> {
+    case: &'t Case,
+    feed: Feed,
+    config: String,
+    expect: Map<String, Value>,
+    never: Map<String, Value>,
+    scratch: &'t Path,
+}
+
+impl Trial<'_> {
+    /// A file with these records, in this order.
+    fn log(&self, name: &str, order: &[usize]) -> PathBuf {
+        let log = self.scratch.join(format!("{}.{name}.ndjson", self.case.id));
+        fs::write(&log, self.feed.lines(order)).expect("a file in the scratch folder");
+        log
     }
-    Scrapes::new(&world.scrapes).map_err(|error| vec![error])
+
+    fn needs(&self, harness: Harness) -> bool {
+        let word = harness.as_str();
+        self.case.needs == word || self.case.also.iter().any(|also| also == word)
+    }
+
+    fn expects(&self, name: &str) -> bool {
+        self.expect.contains_key(name) || self.never.contains_key(name)
+    }
+
+    /// Lives through the case; everything that is wrong with it.
+    fn live(&self) -> Result<Vec<String>, String> {
+        logs::listen();
+        let mut names = self.expect.keys().chain(self.never.keys());
+        let is_stored = self.needs(Harness::ClickHouse) || TABLES.tells_any(&mut names, TOP);
+        let clickhouse = match is_stored {
+            true => Some(ClickHouse::start(&self.case.id.to_lowercase())?),
+            false => None,
+        };
+        let peak = |limit: &Value| !limit["peak_memory_growth_mib_max"].is_null();
+        let mut world = World::live(Setup {
+            config: &self.config,
+            feed: &self.feed,
+            log: &self.log("all", &self.feed.all()),
+            clickhouse,
+            measures_memory: self.expect.get("process").is_some_and(peak),
+            has_too_many_parts: self.expects("on_too_many_parts"),
+        })?;
+        if !world.errors.is_empty() {
+            return Ok(std::mem::take(&mut world.errors));
+        }
+        let scrapes = Scrapes::new(&world.scrapes)?;
+        let mut reasons = shown(&self.expect, &self.never, &scrapes);
+        let mut names = self.expect.keys().chain(self.never.keys());
+        // A report takes its time, and not every case asks for rows.
+        let printed = match REPLAY.tells_any(&mut names, TOP) {
+            true => world.printed(&self.log("given", &self.feed.committed()))?,
+            false => Printed::of("{}"),
+        };
+        let mut view = printed.view()?;
+        let zones: Vec<String> = match self.case.config.get("reporting_zones") {
+            Some(zones) => serde_json::from_value(zones.clone()).map_err(|e| e.to_string())?,
+            None => vec!["UTC".to_owned()],
+        };
+        let rests = self.expects("committed_offset");
+        world.tell_all(&mut view, &scrapes, &zones, rests)?;
+        // A replay joins a run that is split over partitions; the daemon cannot, and flags it.
+        let matcher = match self.case.needs == "replay" && self.feed.partitions() > 1 {
+            true => &WORLD_ONLY,
+            false => &WORLD,
+        };
+        reasons.extend(self.compare(matcher, view, &printed));
+        let hidden = self.expect.get("never_appears_in").unwrap_or(&Value::Null);
+        for place in words(&hidden["places"]) {
+            let text = hidden["text"].as_str().unwrap_or_default();
+            if world.shows(text, place, &scrapes)? {
+                reasons.push(format!("never_appears_in: it appears in {place}"));
+            }
+        }
+        Ok(reasons)
+    }
+
+    /// Replays the case where a replay can tell; everything that is wrong with it.
+    fn replay(&self) -> Vec<String> {
+        let mut steps = self.feed.steps.iter();
+        let is_lived_only = steps.any(|step| !STEPS_OF_REPLAY.contains(&step.as_str()));
+        let mut names = self.expect.keys().chain(self.never.keys());
+        if is_lived_only || !REPLAY.tells_any(&mut names, TOP) {
+            return Vec::new();
+        }
+        let config = self.scratch.join(format!("{}.toml", self.case.id));
+        fs::write(&config, &self.config).expect("a file in the scratch folder");
+        let is_any = self.expect.get("any_order") == Some(&Value::Bool(true));
+        let all = self.feed.committed();
+        let orders = match is_any {
+            true => orders(&all),
+            false => vec![all],
+        };
+        for order in &orders {
+            let log = self.log("log", order);
+            let told = replay(&config, &log).and_then(|printed| Ok((printed.view()?, printed)));
+            let reasons = match told {
+                Ok((view, printed)) => self.compare(&REPLAY, view, &printed),
+                Err(error) => vec![error],
+            };
+            let in_order = |reason| match is_any {
+                true => format!("{reason}, in order {order:?}"),
+                false => reason,
+            };
+            if !reasons.is_empty() {
+                return reasons.into_iter().map(in_order).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Everything of `expect` and `never` that does not hold.
+    fn compare(&self, matcher: &Matcher, mut view: Value, printed: &Printed) -> Vec<String> {
+        let (expect, never) = (&self.expect, &self.never);
+        let mut reasons = Vec::new();
+        for (key, value) in expect {
+            let reason = match key.as_str() {
+                "any_order" => continue,
+                "never_appears_in" => appears(printed, value),
+                "invocation" => match only_invocation(&view, value) {
+                    Ok(row) => {
+                        view["invocation"] = row;
+                        matcher.object("", &one(key, value), &view, TOP)
+                    }
+                    Err(error) => Err(error),
+                },
+                _ => matcher.object("", &one(key, value), &view, TOP),
+            };
+            reasons.extend(reason.err());
+        }
+        if let Some(value) = never.get("invocation") {
+            match only_invocation(&view, value) {
+                Ok(row) => view["invocation"] = row,
+                Err(error) => reasons.push(error),
+            }
+        }
+        reasons.extend(matcher.never("never", never, &view, TOP).err());
+        reasons
+    }
 }
 
-/// What of `expect.prometheus`, and of texts that must appear nowhere, does not hold.
+/// What of `expect.prometheus` does not hold.
 fn shown(
     expect: &Map<String, Value>,
     never: &Map<String, Value>,
@@ -307,21 +442,23 @@ fn shown(
     };
     let mut reasons = scrapes.judge(&of(expect), false);
     reasons.extend(scrapes.judge(&of(never), true));
-    let hidden = &expect.get("never_appears_in").cloned().unwrap_or_default();
-    let places = hidden["places"].as_array().into_iter().flatten();
-    let text = hidden["text"].as_str().unwrap_or_default();
-    if places.filter(|place| *place == "prometheus").count() > 0 && scrapes.text().contains(text) {
-        reasons.push("never_appears_in: it appears in prometheus".to_owned());
-    }
     reasons
 }
 
-/// All orders of so many records, or `ORDERS_MAX` of them drawn from a fixed seed.
-fn orders(count: usize) -> Vec<Vec<usize>> {
+fn words(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+/// All orders of these records, or `ORDERS_MAX` of them drawn from a fixed seed.
+fn orders(records: &[usize]) -> Vec<Vec<usize>> {
+    let count = records.len();
     let all = (1..=count).try_fold(1, |product: usize, n| {
         Some(product * n).filter(|product| *product <= ORDERS_MAX)
     });
-    let mut orders = vec![(0..count).collect::<Vec<usize>>()];
+    let mut orders = vec![records.to_vec()];
     if all.is_some() {
         for i in 1..count {
             // Each order of the first i records, with the next one put at every place.
@@ -340,54 +477,13 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     }
     let mut dice = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     while orders.len() < ORDERS_MAX {
-        let mut order: Vec<usize> = (0..count).collect();
+        let mut order = records.to_vec();
         for i in (1..count).rev() {
             order.swap(i, dice.next_u32() as usize % (i + 1));
         }
         orders.push(order);
     }
     orders
-}
-
-/// Everything that is wrong with one replay of the log.
-fn judge(
-    expect: &Map<String, Value>,
-    never: &Map<String, Value>,
-    config: &Path,
-    log: &Path,
-) -> Vec<String> {
-    let printed = match replay(config, log) {
-        Ok(printed) => printed,
-        Err(error) => return vec![error],
-    };
-    let mut view = match printed.view() {
-        Ok(view) => view,
-        Err(error) => return vec![error],
-    };
-    let mut reasons = Vec::new();
-    for (key, value) in expect {
-        let reason = match key.as_str() {
-            "any_order" => continue,
-            "never_appears_in" => appears(&printed, value),
-            "invocation" => match only_invocation(&view, value) {
-                Ok(row) => {
-                    view["invocation"] = row;
-                    matching::object("", &one(key, value), &view, TOP)
-                }
-                Err(error) => Err(error),
-            },
-            _ => matching::object("", &one(key, value), &view, TOP),
-        };
-        reasons.extend(reason.err());
-    }
-    if let Some(value) = never.get("invocation") {
-        match only_invocation(&view, value) {
-            Ok(row) => view["invocation"] = row,
-            Err(error) => reasons.push(error),
-        }
-    }
-    reasons.extend(matching::never("never", never, &view, TOP).err());
-    reasons
 }
 
 fn one(key: &str, value: &Value) -> Map<String, Value> {
@@ -415,11 +511,7 @@ fn only_invocation(view: &Value, expect: &Value) -> Result<Value, String> {
 
 fn appears(printed: &Printed, expect: &Value) -> Result<(), String> {
     let text = expect["text"].as_str().unwrap_or_default();
-    let places = expect["places"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
+    let places = words(&expect["places"]);
     let shows = |place: &&str| text.is_empty() || !printed.hides(text, place);
     let shown: Vec<&str> = places.filter(shows).collect();
     if shown.is_empty() {

@@ -18,12 +18,9 @@ pub struct Vetted {
     pub errors: Vec<String>,
 }
 
-/// The harness whose names stand in the report.
-const HARNESS: Harness = Harness::Replay;
-
 /// True of a harness that this runner has.
 fn is_had(harness: Harness) -> bool {
-    matches!(harness, Harness::Replay | Harness::Prometheus)
+    harness != Harness::Prices
 }
 
 impl Vetted {
@@ -135,53 +132,257 @@ fn is_selector(key: &str) -> bool {
     FAMILIES.contains(&family) && labels.ends_with('}')
 }
 
-/// Compares an object: each name that this runner can tell must hold.
-pub fn object(path: &str, expect: &Map<String, Value>, actual: &Value, names: &[Name]) -> Fits {
-    for (key, value) in expect {
-        let Some(name) = find(names, key).filter(|name| name.harness == HARNESS) else {
-            continue;
-        };
-        let told = actual.get(key).unwrap_or(&Value::Null);
-        fits(&format!("{path}.{key}"), value, told, &name.kind)?;
-    }
-    Ok(())
-}
-
 /// `Err` says what is wrong.
 pub type Fits = Result<(), String>;
 
-/// Compares one value.
-pub fn fits(path: &str, expect: &Value, actual: &Value, kind: &Kind) -> Fits {
-    let wrong = || Err(format!("{path}: expected {expect}, got {}", short(actual)));
-    let is_right = match (kind, expect) {
-        (_, Value::Null) => actual.is_null(),
-        (Kind::Object(names), Value::Object(expect)) => return object(path, expect, actual, names),
-        (Kind::Rows(names), Value::Array(rows)) => return self::rows(path, rows, actual, names),
-        (Kind::OrderedRows(names), Value::Array(rows)) => {
-            return in_order(path, rows, actual, names);
-        }
-        (Kind::Map(kind), Value::Object(map)) => {
-            for (key, value) in map {
-                let told = actual.get(key).unwrap_or(&Value::Null);
-                fits(&format!("{path}.{key}"), value, told, kind)?;
+/// Compares what some harnesses tell: names of others are passed over.
+pub struct Matcher(pub &'static [Harness]);
+
+impl Matcher {
+    fn tells(&self, name: &Name) -> bool {
+        self.0.contains(&name.harness)
+    }
+
+    /// True where it tells one of these names.
+    pub fn tells_any<'k>(
+        &self,
+        mut keys: impl Iterator<Item = &'k String>,
+        names: &[Name],
+    ) -> bool {
+        keys.any(|key| find(names, key).is_some_and(|name| self.tells(name)))
+    }
+
+    /// Compares an object: each name that this runner can tell must hold.
+    pub fn object(
+        &self,
+        path: &str,
+        expect: &Map<String, Value>,
+        actual: &Value,
+        names: &[Name],
+    ) -> Fits {
+        for (key, value) in expect {
+            let Some(name) = find(names, key).filter(|name| self.tells(name)) else {
+                continue;
+            };
+            let told = actual.get(key).unwrap_or(&Value::Null);
+            let path = format!("{path}.{key}");
+            match is_within(key, value, told) {
+                Some(true) => {}
+                Some(false) => {
+                    return Err(format!("{path}: the bound is {value}, got {}", short(told)));
+                }
+                None => self.fits(&path, value, told, &name.kind)?,
             }
-            return Ok(());
         }
-        (Kind::Contains(_), Value::Array(words)) if words.is_empty() => is_empty(actual),
-        (Kind::Contains(_), Value::Array(words)) => words.iter().all(|word| holds(actual, word)),
-        (Kind::Exactly, Value::Array(words)) => {
-            words.iter().all(|word| holds(actual, word))
-                && actual.as_array().map_or(0, Vec::len) == words.len()
+        Ok(())
+    }
+
+    /// Compares one value.
+    pub fn fits(&self, path: &str, expect: &Value, actual: &Value, kind: &Kind) -> Fits {
+        let wrong = || Err(format!("{path}: expected {expect}, got {}", short(actual)));
+        let is_right = match (kind, expect) {
+            (_, Value::Null) => actual.is_null(),
+            (Kind::Object(names), Value::Object(expect)) => {
+                return self.object(path, expect, actual, names);
+            }
+            (Kind::Rows(names), Value::Array(rows)) => return self.rows(path, rows, actual, names),
+            (Kind::OrderedRows(names), Value::Array(rows)) => {
+                return self.in_order(path, rows, actual, names);
+            }
+            (Kind::Map(kind), Value::Object(map)) => {
+                for (key, value) in map {
+                    let told = by_instant(actual, key).unwrap_or(&Value::Null);
+                    self.fits(&format!("{path}.{key}"), value, told, kind)?;
+                }
+                return Ok(());
+            }
+            (Kind::Contains(_), Value::Array(words)) if words.is_empty() => is_empty(actual),
+            (Kind::Contains(_), Value::Array(words)) => {
+                words.iter().all(|word| holds(actual, word))
+            }
+            (Kind::Exactly, Value::Array(words)) => {
+                words.iter().all(|word| holds(actual, word))
+                    && actual.as_array().map_or(0, Vec::len) == words.len()
+            }
+            (Kind::InOrder, _) => expect == actual,
+            (Kind::Number, _) => is_equal_number(expect, actual),
+            (Kind::Instant, _) => {
+                let instant = |value: &Value| instant(value.as_str()?);
+                instant(expect).is_some() && instant(expect) == instant(actual)
+            }
+            _ => expect == actual,
+        };
+        if is_right { Ok(()) } else { wrong() }
+    }
+
+    /// Each expected row finds a row of its own; an empty list wants no row.
+    fn rows(&self, path: &str, expect: &[Value], actual: &Value, names: &[Name]) -> Fits {
+        let told = actual.as_array().map_or(&[][..], Vec::as_slice);
+        if expect.is_empty() {
+            return if told.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{path}: expected no row, got {}", short(actual)))
+            };
         }
-        (Kind::InOrder, _) => expect == actual,
-        (Kind::Number, _) => is_equal_number(expect, actual),
-        (Kind::Instant, _) => {
-            let instant = |value: &Value| value.as_str()?.parse::<jiff::Timestamp>().ok();
-            instant(expect).is_some() && instant(expect) == instant(actual)
+        let row_fits = |want: &Value, row: &Value| {
+            self.object(path, want.as_object().unwrap_or(&Map::new()), row, names)
+        };
+        let fitting = |want: &Value| -> Vec<usize> {
+            let is_fitting = |row: &usize| row_fits(want, &told[*row]).is_ok();
+            (0..told.len()).filter(is_fitting).collect()
+        };
+        let edges: Vec<Vec<usize>> = expect.iter().map(fitting).collect();
+        let mut taken: Vec<Option<usize>> = vec![None; told.len()];
+        for (i, want) in expect.iter().enumerate() {
+            if edges[i].is_empty() {
+                let near: Vec<String> = told
+                    .iter()
+                    .filter_map(|row| row_fits(want, row).err())
+                    .collect();
+                let (rows, near) = (told.len(), near.join("; "));
+                return Err(format!("{path}[{i}]: no row of {rows} fits {want}: {near}"));
+            }
+            if !augment(i, &edges, &mut taken, &mut vec![false; told.len()]) {
+                return Err(format!(
+                    "{path}[{i}]: another expected row needs the only row for {want}"
+                ));
+            }
         }
-        _ => expect == actual,
+        Ok(())
+    }
+
+    fn in_order(&self, path: &str, expect: &[Value], actual: &Value, names: &[Name]) -> Fits {
+        if expect.is_empty() {
+            return self.rows(path, expect, actual, names);
+        }
+        let mut rest = actual.as_array().map_or(&[][..], Vec::as_slice).iter();
+        for (i, want) in expect.iter().enumerate() {
+            let want_object = want.as_object().cloned().unwrap_or_default();
+            if !rest.any(|row| self.object(path, &want_object, row, names).is_ok()) {
+                return Err(format!(
+                    "{path}[{i}]: {want} does not follow, in {}",
+                    short(actual)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// `never`: the same shape turned round.
+    pub fn never(
+        &self,
+        path: &str,
+        forbid: &Map<String, Value>,
+        actual: &Value,
+        names: &[Name],
+    ) -> Fits {
+        for (key, value) in forbid {
+            let Some(name) = find(names, key).filter(|name| self.tells(name)) else {
+                continue;
+            };
+            let told = actual.get(key).unwrap_or(&Value::Null);
+            let path = format!("{path}.{key}");
+            match (&name.kind, value) {
+                (Kind::Object(names), Value::Object(forbid)) => {
+                    self.never(&path, forbid, told, names)?
+                }
+                (Kind::Rows(names) | Kind::OrderedRows(names), Value::Array(rows)) => {
+                    self.never_rows(&path, rows, told, names)?;
+                }
+                (kind, Value::Array(values)) => {
+                    for value in values {
+                        self.never_value(&path, value, told, kind)?;
+                    }
+                }
+                (kind, value) => self.never_value(&path, value, told, kind)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn never_value(&self, path: &str, forbidden: &Value, actual: &Value, kind: &Kind) -> Fits {
+        match self.fits(path, forbidden, actual, kind) {
+            Ok(()) => Err(format!("{path}: must never be {forbidden}")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn never_rows(&self, path: &str, forbidden: &[Value], actual: &Value, names: &[Name]) -> Fits {
+        for row in actual.as_array().into_iter().flatten() {
+            for forbidden in forbidden.iter().filter_map(Value::as_object) {
+                if self.is_told(forbidden, names) && self.object_never(path, forbidden, row, names)
+                {
+                    return Err(format!(
+                        "{path}: a row must never be {}",
+                        Value::from(forbidden.clone())
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True where this runner can tell all of it: a part that it cannot would make anything fit.
+    fn is_told(&self, forbidden: &Map<String, Value>, names: &[Name]) -> bool {
+        forbidden
+            .keys()
+            .all(|key| find(names, key).is_some_and(|name| self.tells(name)))
+    }
+
+    /// True where the row is what it must never be; a list of values means any of them.
+    fn object_never(
+        &self,
+        path: &str,
+        forbidden: &Map<String, Value>,
+        row: &Value,
+        names: &[Name],
+    ) -> bool {
+        forbidden.iter().all(|(key, value)| {
+            let Some(name) = find(names, key) else {
+                return false;
+            };
+            let told = row.get(key).unwrap_or(&Value::Null);
+            match (&name.kind, value) {
+                (Kind::Object(names), Value::Object(inner)) => {
+                    self.object_never(path, inner, told, names)
+                }
+                (Kind::Contains(_) | Kind::Exactly | Kind::InOrder, value) => {
+                    self.fits(path, value, told, &name.kind).is_ok()
+                }
+                (kind, Value::Array(values)) => values
+                    .iter()
+                    .any(|value| self.fits(path, value, told, kind).is_ok()),
+                (kind, value) => self.fits(path, value, told, kind).is_ok(),
+            }
+        })
+    }
+}
+
+fn instant(text: &str) -> Option<jiff::Timestamp> {
+    text.parse().ok()
+}
+
+/// The value of a key; keys that are instants are equal as such.
+fn by_instant<'v>(map: &'v Value, key: &str) -> Option<&'v Value> {
+    let same = || {
+        let wanted = instant(key)?;
+        let mut entries = map.as_object()?.iter();
+        entries.find_map(|(key, value)| (instant(key) == Some(wanted)).then_some(value))
     };
-    if is_right { Ok(()) } else { wrong() }
+    map.get(key).or_else(same)
+}
+
+/// Whether a bound holds, where the name is that of one. What nobody measured is within none.
+fn is_within(key: &str, bound: &Value, actual: &Value) -> Option<bool> {
+    let both = || Some((bound.as_f64()?, actual.as_f64()?));
+    match key {
+        // The longest that may be, by its meaning and not by its name.
+        "max_delay_to_visible_s" => Some(both().is_some_and(|(most, got)| got <= most)),
+        key if key.ends_with("_max") => Some(both().is_some_and(|(most, got)| got <= most)),
+        key if key.ends_with("_min") => Some(both().is_some_and(|(least, got)| got >= least)),
+        _ => None,
+    }
 }
 
 fn is_empty(list: &Value) -> bool {
@@ -205,43 +406,6 @@ fn is_equal_number(expect: &Value, actual: &Value) -> bool {
             && expect.as_f64() == actual.as_f64()
 }
 
-/// Each expected row finds a row of its own; an empty list wants no row.
-fn rows(path: &str, expect: &[Value], actual: &Value, names: &[Name]) -> Fits {
-    let told = actual.as_array().map_or(&[][..], Vec::as_slice);
-    if expect.is_empty() {
-        return if told.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{path}: expected no row, got {}", short(actual)))
-        };
-    }
-    let row_fits = |want: &Value, row: &Value| {
-        object(path, want.as_object().unwrap_or(&Map::new()), row, names)
-    };
-    let fitting = |want: &Value| -> Vec<usize> {
-        let is_fitting = |row: &usize| row_fits(want, &told[*row]).is_ok();
-        (0..told.len()).filter(is_fitting).collect()
-    };
-    let edges: Vec<Vec<usize>> = expect.iter().map(fitting).collect();
-    let mut taken: Vec<Option<usize>> = vec![None; told.len()];
-    for (i, want) in expect.iter().enumerate() {
-        if edges[i].is_empty() {
-            let near: Vec<String> = told
-                .iter()
-                .filter_map(|row| row_fits(want, row).err())
-                .collect();
-            let (rows, near) = (told.len(), near.join("; "));
-            return Err(format!("{path}[{i}]: no row of {rows} fits {want}: {near}"));
-        }
-        if !augment(i, &edges, &mut taken, &mut vec![false; told.len()]) {
-            return Err(format!(
-                "{path}[{i}]: another expected row needs the only row for {want}"
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// One step of bipartite matching: finds a row for `want`, moving others where they have a choice.
 fn augment(
     want: usize,
@@ -260,95 +424,6 @@ fn augment(
         }
     }
     false
-}
-
-fn in_order(path: &str, expect: &[Value], actual: &Value, names: &[Name]) -> Fits {
-    if expect.is_empty() {
-        return rows(path, expect, actual, names);
-    }
-    let mut rest = actual.as_array().map_or(&[][..], Vec::as_slice).iter();
-    for (i, want) in expect.iter().enumerate() {
-        let want_object = want.as_object().cloned().unwrap_or_default();
-        if !rest.any(|row| object(path, &want_object, row, names).is_ok()) {
-            return Err(format!(
-                "{path}[{i}]: {want} does not follow, in {}",
-                short(actual)
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// `never`: the same shape turned round.
-pub fn never(path: &str, forbid: &Map<String, Value>, actual: &Value, names: &[Name]) -> Fits {
-    for (key, value) in forbid {
-        let Some(name) = find(names, key).filter(|name| name.harness == HARNESS) else {
-            continue;
-        };
-        let told = actual.get(key).unwrap_or(&Value::Null);
-        let path = format!("{path}.{key}");
-        match (&name.kind, value) {
-            (Kind::Object(names), Value::Object(forbid)) => never(&path, forbid, told, names)?,
-            (Kind::Rows(names) | Kind::OrderedRows(names), Value::Array(rows)) => {
-                never_rows(&path, rows, told, names)?;
-            }
-            (kind, Value::Array(values)) => {
-                for value in values {
-                    never_value(&path, value, told, kind)?;
-                }
-            }
-            (kind, value) => never_value(&path, value, told, kind)?,
-        }
-    }
-    Ok(())
-}
-
-fn never_value(path: &str, forbidden: &Value, actual: &Value, kind: &Kind) -> Fits {
-    match fits(path, forbidden, actual, kind) {
-        Ok(()) => Err(format!("{path}: must never be {forbidden}")),
-        Err(_) => Ok(()),
-    }
-}
-
-fn never_rows(path: &str, forbidden: &[Value], actual: &Value, names: &[Name]) -> Fits {
-    for row in actual.as_array().into_iter().flatten() {
-        for forbidden in forbidden.iter().filter_map(Value::as_object) {
-            if is_told(forbidden, names) && object_never(path, forbidden, row, names) {
-                return Err(format!(
-                    "{path}: a row must never be {}",
-                    Value::from(forbidden.clone())
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// True where this runner can tell all of it: a part that it cannot would make anything fit.
-fn is_told(forbidden: &Map<String, Value>, names: &[Name]) -> bool {
-    forbidden
-        .keys()
-        .all(|key| find(names, key).is_some_and(|name| name.harness == HARNESS))
-}
-
-/// True where the row is what it must never be; a list of values means any of them.
-fn object_never(path: &str, forbidden: &Map<String, Value>, row: &Value, names: &[Name]) -> bool {
-    forbidden.iter().all(|(key, value)| {
-        let Some(name) = find(names, key) else {
-            return false;
-        };
-        let told = row.get(key).unwrap_or(&Value::Null);
-        match (&name.kind, value) {
-            (Kind::Object(names), Value::Object(inner)) => object_never(path, inner, told, names),
-            (Kind::Contains(_) | Kind::Exactly | Kind::InOrder, value) => {
-                fits(path, value, told, &name.kind).is_ok()
-            }
-            (kind, Value::Array(values)) => values
-                .iter()
-                .any(|value| fits(path, value, told, kind).is_ok()),
-            (kind, value) => fits(path, value, told, kind).is_ok(),
-        }
-    })
 }
 
 fn short(value: &Value) -> String {

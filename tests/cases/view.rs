@@ -13,6 +13,14 @@ pub struct Printed {
 }
 
 impl Printed {
+    /// A report, and nothing else.
+    pub fn of(report: &str) -> Printed {
+        Printed {
+            report: report.as_bytes().to_vec(),
+            ..Printed::default()
+        }
+    }
+
     fn outputs(&self) -> [&[u8]; 3] {
         [&self.report, &self.facts, &self.timeline]
     }
@@ -122,9 +130,8 @@ fn flag(view: &mut Map<String, Value>) {
         "invalid_utf8_records",
         "nonstandard_json",
     ];
-    let is_odd = odd
-        .iter()
-        .any(|name| view["counters"][*name].as_u64() > Some(0));
+    let counters = view.entry("counters").or_insert(json!({}));
+    let is_odd = odd.iter().any(|name| counters[*name].as_u64() > Some(0));
     view.insert("flagged".to_owned(), json!(is_odd || !flags.is_empty()));
     view.insert("flags".to_owned(), Value::Array(flags));
 }
