@@ -238,6 +238,7 @@ impl World {
             id_bytes_max: limits.id_bytes_max,
             attributes_max: limits.attributes_max,
             attribute_bytes_max: limits.attribute_bytes_max,
+            store_reasons: limits.store_reasons,
         };
         let payload = record.payload.as_deref()?;
         let headers = &headers_of(record);

@@ -64,23 +64,28 @@ pub(super) fn decision<'p>(wire: &mut LifecycleWire<'p>) -> Decision<'p> {
         decision,
         is_unmapped: native.is_some() && decision.is_none(),
         decision_native: native.filter(|word| is_word(word)).map(first_bytes),
-        action: wire.action.take_text(),
+        action: word(&mut wire.action),
         policy: policy.id.take_text(),
         policy_version: policy.version.take_text(),
         rule: policy.rule.take_text(),
         reason_code: wire.reason_code.take_text(),
         reason: wire.reason.take_text(),
-        actor_type: actor.kind.take_text(),
+        actor_type: word(&mut actor.kind),
         actor_name: actor.name.take_text(),
-        target_kind: target.kind.take_text(),
+        target_kind: word(&mut target.kind),
         target_call_id: target.call_id.take_text(),
         target_name: target.name.take_text(),
-        mode: wire.mode.take_text(),
-        outcome: wire.outcome.take_text(),
+        mode: word(&mut wire.mode),
+        outcome: word(&mut wire.outcome),
         duration: wire.duration_ms.and_then(|raw| span_of_ms(raw.get())),
         findings: found.findings,
         entity_types: found.entity_types,
     }
+}
+
+/// A word of a closed list; a sentence in its place is none.
+fn word<'p>(wire: &mut Scalar<'p>) -> Option<Str<'p>> {
+    wire.take_text().filter(|text| is_word(text))
 }
 
 /// True for a plain word; what is more than that may be the matched text, and is not kept.

@@ -335,7 +335,7 @@ impl Timelines {
     /// Opens a segment for the record that could not join one.
     fn open(&mut self, event: &RuntimeEvent<'_>, opener: route::Opener) -> Slot {
         let invocation = event.invocation_id.as_deref().unwrap_or("");
-        let at = opener.at;
+        let (at, stamp, is_split) = (opener.at, opener.stamp, opener.is_split);
         let slot = self.slot_next;
         self.slot_next += 1;
         let mut segment = Segment::open(event, invocation, opener, &mut self.names);
@@ -352,6 +352,12 @@ impl Timelines {
         segment.requests_before = asked.flat_map(|s| s.requests.iter().cloned()).collect();
         siblings.push(slot);
         segment.evidence_from = sibling_from.map_or(at.offset, |from| from.min(at.offset));
+        if is_split {
+            let (empty, about) = (self.names.empty(), "invocation".to_owned());
+            let kind = AnomalyKind::SplitInvocation;
+            let seen = segment.anomaly_at(kind, about, (&empty, &empty), stamp, at.offset);
+            segment.anomaly(seen);
+        }
         self.evidence.insert((segment.evidence_from, slot));
         self.deadlines.insert((self.deadline(&segment), slot));
         self.segments.insert(slot, Box::new(segment));

@@ -445,6 +445,7 @@ fn a_record_that_fits_two_tenants_stands_apart() {
         })
         .count();
     assert_eq!(flagged, 1);
+    check(log, "anomalies", "i1 split_invocation invocation");
 }
 
 #[test]
