@@ -52,7 +52,7 @@ Examples:
   tachograph run --config /etc/tachograph.toml
   tachograph run --instance-id \"$HOSTNAME\"   one fixed id per pod: a restart moves no partition")]
     Run(RunArgs),
-    /// Read files of records and print what happened; needs no services
+    /// Read files of records, or a topic, and print what happened
     Replay(ReplayArgs),
     /// Print, apply or check the tables and views in ClickHouse
     #[command(
@@ -242,13 +242,18 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 fn replay(args: &ReplayArgs) -> Result<ExitCode, Failure> {
-    let config = Config::load(args.config.as_deref(), Needs::Nothing)?;
+    let needs = match args.topic {
+        Some(_) => Needs::Kafka,
+        None => Needs::Nothing,
+    };
+    let config = Config::load(args.config.as_deref(), needs)?;
+    let kafka = config.kafka.clone();
     let settings = ReplaySettings {
         limits: config.limits.clone(),
         defaults_of: Arc::new(move |topic| config.topic_defaults(topic)),
         ..ReplaySettings::default()
     };
-    Ok(replay::run(args, &settings))
+    Ok(replay::run(args, &kafka, &settings))
 }
 
 fn check(file: Option<&Path>) -> Result<ExitCode, Failure> {

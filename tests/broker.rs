@@ -5,6 +5,8 @@
 #![cfg(feature = "demo")]
 
 mod support;
+#[path = "broker/whole.rs"]
+mod whole;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
@@ -292,7 +294,6 @@ fn a_missing_topic_is_waited_for() {
 
 #[test]
 fn records_gone_before_they_were_read_are_counted_and_skipped() {
-    use rdkafka::admin::{AdminClient, AdminOptions};
     let topic = kafka::create_topic("retention", 1, &[]);
     kafka::produce(&topic, &records(100, 1));
     let config = config(&[&topic], &unique("retention"), "");
@@ -305,13 +306,7 @@ fn records_gone_before_they_were_read_are_counted_and_skipped() {
         .commit_now(&[(id, Watermark::bare(Offset(10)))])
         .expect("committed");
     drop(member);
-    let admin: AdminClient<_> = kafka::client_config(brokers()).create().expect("a client");
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&topic, 0, KafkaOffset::Offset(40))
-        .expect("an offset");
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let deleted = admin.delete_records(&list, &AdminOptions::new());
-    runtime.block_on(deleted).expect("records can be deleted");
+    kafka::delete_records(brokers(), &topic, 0, 40);
 
     let mut member = Member::join(&config);
     let mut lost = None;

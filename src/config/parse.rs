@@ -15,7 +15,9 @@ pub enum Needs {
     Everything,
     /// `schema`: `clickhouse.url` and its secret.
     ClickHouse,
-    /// `replay`, `config print`: every key has a default, and secrets are not looked up.
+    /// `replay --topic`: `kafka.brokers` and its secret.
+    Kafka,
+    /// `replay` of files, `config print`: every key has a default, and secrets are not looked up.
     Nothing,
 }
 
@@ -111,10 +113,10 @@ pub(super) fn parse(
     }
     unknown(&table, "", &mut problems);
     // Who opens no connection needs no secret.
-    if needs == Needs::Everything {
+    if matches!(needs, Needs::Everything | Needs::Kafka) {
         secret(&mut config.kafka.password, "kafka", env, &mut problems);
     }
-    if needs != Needs::Nothing {
+    if matches!(needs, Needs::Everything | Needs::ClickHouse) {
         let password = &mut config.clickhouse.password;
         secret(password, "clickhouse", env, &mut problems);
     }
@@ -153,6 +155,7 @@ fn required(table: &Table, needs: Needs, problems: &mut Problems) {
     let wanted: &[(&str, &str)] = match needs {
         Needs::Everything => &[("kafka", "brokers"), ("clickhouse", "url")],
         Needs::ClickHouse => &[("clickhouse", "url")],
+        Needs::Kafka => &[("kafka", "brokers")],
         Needs::Nothing => &[],
     };
     for (section, key) in wanted {

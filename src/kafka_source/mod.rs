@@ -14,6 +14,7 @@ mod rights;
 mod survey;
 mod topics;
 mod trouble;
+mod whole;
 
 pub use assignment::{Assignment, Remembered};
 pub use dead_letter::DeadLetters;
@@ -21,6 +22,7 @@ pub use rebalance::{Change, Place};
 pub use rights::{Operation, Rights};
 pub use survey::{Cluster, Survey};
 pub use trouble::Trouble;
+pub use whole::{TopicError, WholeTopic};
 
 use crate::clock::Clock;
 use crate::config::{Config, Kafka};

@@ -4,6 +4,7 @@
 //! business: a line that is not JSON is a record like any other.
 
 use crate::core::{LogTime, Name, Offset};
+use crate::kafka_source::TopicError;
 use base64::Engine;
 use indicatif::ProgressBar;
 use serde::Deserialize;
@@ -36,6 +37,9 @@ pub enum InputError {
         line: u64,
         cause: String,
     },
+    /// Exit code 77 where somebody refuses us, 78 for settings that are refused, else 69.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
 }
 
 impl InputError {
@@ -44,8 +48,20 @@ impl InputError {
         match self {
             InputError::Missing(_) => 66,
             InputError::Unreadable { .. } | InputError::Corrupt { .. } => 65,
+            InputError::Topic(TopicError::Refused { .. } | TopicError::Forbidden { .. }) => 77,
+            InputError::Topic(TopicError::Configuration(_)) => 78,
+            InputError::Topic(_) => 69,
         }
     }
+}
+
+/// A log that is read record by record.
+pub trait Records {
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// What keeps it from being read to its end.
+    fn next_record(&mut self) -> Result<Option<LogRecord>, InputError>;
 }
 
 /// One record of the log, as the files tell it.
@@ -97,12 +113,12 @@ impl LogReader {
             line: Vec::new(),
         })
     }
+}
 
-    /// The next record; `None` at the end of the last file.
-    ///
+impl Records for LogReader {
     /// # Errors
     /// A file that cannot be read or unpacked, or a broken wrapped form.
-    pub fn next_record(&mut self) -> Result<Option<LogRecord>, InputError> {
+    fn next_record(&mut self) -> Result<Option<LogRecord>, InputError> {
         loop {
             let Some(file) = &mut self.open else {
                 let Some(path) = self.waiting.pop_front() else {

@@ -1,8 +1,8 @@
-//! Files in, report, facts or timeline out; no services.
+//! A log in, report, facts or timeline out.
 //!
-//! `replay` runs the same pipeline as the daemon over a log in files (facts.md §2). It commits
-//! nothing, releases nothing at the end of its input, and decides nothing that the core does not
-//! decide.
+//! `replay` runs the same pipeline as the daemon over a log in files or a topic (facts.md §2). It
+//! commits nothing, releases nothing at the end of its input, and decides nothing that the core
+//! does not decide.
 
 mod columns;
 mod cost;
@@ -16,18 +16,22 @@ mod json;
 mod place;
 mod report;
 mod seen;
+mod topic;
 
 pub use columns::line as fact_line;
 pub use cost::{CallCost, PriceCall, Usd, unpriced};
 pub use draw::{Canvas, draw};
-pub use input::{InputError, LogReader, LogRecord};
+pub use input::{InputError, LogReader, LogRecord, Records};
 pub use report::report;
 pub use seen::{Seen, What, own_time};
+pub use topic::TopicReader;
 
+use crate::config::Kafka;
 use crate::core::dialect::{DeadLetterReason, DecodeContext, RecordBytes};
 use crate::core::fact::{Fact, Table};
 use crate::core::invariant::Invariant;
 use crate::core::pipeline::{Action, Input, Pipeline, Record, Settings, Totals};
+use crate::core::timeline::version_at;
 use crate::core::{
     Coordinates, Limits, LogSource, LogTime, Name, Now, Offset, PartitionId, TopicDefaults,
 };
@@ -54,12 +58,16 @@ const PROGRESS_BYTES_MIN: u64 = 4 << 20;
 Examples:
   tachograph replay events.ndjson                      draws each invocation as lanes over time
   tachograph replay --output report log.ndjson.gz | jq .totals
+  tachograph replay --topic agent-events --config tachograph.toml
   kcat -C -e -t agent-events | tachograph replay -")]
 pub struct ReplayArgs {
     /// Files of records, one a line (plain, gzip or zstd), read as one log; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "topic", value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Configuration: limits and topic defaults are taken from it
+    /// Reads this topic from its start to where it ends now; joins no group, commits nothing
+    #[arg(long, value_name = "NAME", conflicts_with = "files")]
+    pub topic: Option<String>,
+    /// Configuration: limits, topic defaults and, for --topic, [kafka] are taken from it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// What to print [default: timeline on a terminal, else report]
@@ -172,8 +180,8 @@ struct Run {
 /// Reads a whole log as one partition.
 ///
 /// # Errors
-/// What [`LogReader::next_record`] says; what was read so far is dropped.
-pub fn replay(reader: &mut LogReader, settings: &ReplaySettings) -> Result<Replayed, InputError> {
+/// What [`Records::next_record`] says; what was read so far is dropped.
+pub fn replay(reader: &mut dyn Records, settings: &ReplaySettings) -> Result<Replayed, InputError> {
     let mut run = Run::new(settings);
     while let Some(record) = reader.next_record()? {
         run.record(&record);
@@ -338,7 +346,11 @@ impl Run {
         for fact in self.pipeline.held_facts() {
             self.keep(fact);
         }
-        let rows = self.rows.into_values();
+        // The rows of the daemon, which reads partition by partition, end with their own offsets.
+        let rows = self.rows.into_values().map(|mut fact| {
+            fact.version = version_at(fact.version, fact.last.offset);
+            fact
+        });
         Replayed {
             facts: rows.chain(self.gaps.facts()).collect(),
             totals: self.pipeline.totals().clone(),
@@ -352,10 +364,14 @@ impl Run {
 }
 
 /// `tachograph replay`: the exit codes are those of config.md.
-pub fn run(args: &ReplayArgs, settings: &ReplaySettings) -> ExitCode {
+pub fn run(args: &ReplayArgs, kafka: &Kafka, settings: &ReplaySettings) -> ExitCode {
     let progress = progress_bar(args);
-    let replayed = LogReader::new(&args.files, progress.clone())
-        .and_then(|mut reader| replay(&mut reader, settings));
+    let replayed = match &args.topic {
+        Some(topic) => TopicReader::open(kafka, topic, progress.clone())
+            .and_then(|mut reader| replay(&mut reader, settings)),
+        None => LogReader::new(&args.files, progress.clone())
+            .and_then(|mut reader| replay(&mut reader, settings)),
+    };
     progress.finish_and_clear();
     let replayed = match replayed {
         Ok(replayed) => replayed,
@@ -434,11 +450,15 @@ fn progress_bar(args: &ReplayArgs) -> ProgressBar {
         .iter()
         .map(|file| std::fs::metadata(file).map_or(0, |m| m.len()));
     let bytes: u64 = sizes.sum();
-    if bytes < PROGRESS_BYTES_MIN || !io::stderr().is_terminal() {
+    let is_worth_it = args.topic.is_some() || bytes >= PROGRESS_BYTES_MIN;
+    if !is_worth_it || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(bytes);
-    let template = "reading {bytes}/{total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left";
+    let template = match args.topic {
+        Some(_) => "reading {pos}/{len} offsets [{wide_bar}] {per_sec}, {eta} left",
+        None => "reading {bytes}/{total_bytes} [{wide_bar}] {bytes_per_sec}, {eta} left",
+    };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }

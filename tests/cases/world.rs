@@ -24,7 +24,7 @@ use tachograph::core::pipeline::{
 };
 use tachograph::core::{LogSource, LogTime, Now, Offset, PartitionId};
 use tachograph::prometheus_exporter::{Counters, Exporter, ExporterSettings, LabelLimits};
-use tachograph::replay::{LogReader, LogRecord, own_time};
+use tachograph::replay::{LogReader, LogRecord, Records as _, own_time};
 
 /// The host of the first process.
 const FIRST_HOST: &str = "pod-a";

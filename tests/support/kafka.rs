@@ -16,6 +16,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Header, Headers as _, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+use rdkafka::topic_partition_list::{Offset as KafkaOffset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -186,6 +187,58 @@ pub fn create_topic_at(brokers: &str, topic: &str, partitions: i32, config: &[(&
         let has_leaders = listed.iter().all(|partition| partition.leader() >= 0);
         (has_leaders && listed.len() == partitions as usize).then_some(())
     });
+}
+
+/// Removes the records of a partition below an offset, as retention would.
+pub fn delete_records(brokers: &str, topic: &str, partition: i32, below: i64) {
+    let admin: AdminClient<DefaultClientContext> = client_config(brokers)
+        .create()
+        .expect("a client can be made");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, KafkaOffset::Offset(below))
+        .expect("an offset");
+    let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+    let deleted = block_on(admin.delete_records(&list, &options));
+    let deleted = deleted.unwrap_or_else(|error| panic!("{topic}: {error}"));
+    for element in deleted.elements() {
+        assert!(element.error().is_ok(), "{topic}: {:?}", element.error());
+    }
+}
+
+/// Produces `records` in one transaction, which is committed or aborted. Retries what a broker that
+/// goes away meanwhile makes fail, as a whole: what was tried before is aborted.
+pub fn transact(brokers: &str, topic: &str, records: &[Record], is_committed: bool) {
+    let id = unique("transaction");
+    wait::until(&format!("a transaction in {topic}"), PATIENCE, || {
+        try_transact(brokers, topic, records, is_committed, &id).ok()
+    });
+}
+
+fn try_transact(
+    brokers: &str,
+    topic: &str,
+    records: &[Record],
+    is_committed: bool,
+    id: &str,
+) -> Result<(), KafkaError> {
+    let producer: BaseProducer = client_config(brokers)
+        .set("transactional.id", id)
+        .set("message.timeout.ms", "30000")
+        .create()?;
+    producer.init_transactions(PATIENCE)?;
+    producer.begin_transaction()?;
+    for record in records {
+        let mut base = BaseRecord::<[u8], [u8]>::to(topic);
+        base.partition = record.partition;
+        base.key = record.key.as_deref();
+        base.payload = record.value.as_deref();
+        producer.send(base).map_err(|(error, _)| error)?;
+    }
+    producer.flush(PATIENCE)?;
+    match is_committed {
+        true => producer.commit_transaction(PATIENCE),
+        false => producer.abort_transaction(PATIENCE),
+    }
 }
 
 /// Where partition 0 of a topic begins and ends.

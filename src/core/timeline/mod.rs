@@ -35,7 +35,7 @@ mod tests;
 mod tool_call;
 mod tool_records;
 
-pub use row::RULES_REVISION;
+pub use row::{RULES_REVISION, version_at};
 
 use super::event::{EventKind, RuntimeEvent};
 use super::fact::{AnomalyKind, Fact};

@@ -101,9 +101,15 @@ impl RowState {
     /// facts.md §8.4: rules revision, evidence, last offset; the larger wins.
     pub fn version(&self) -> u64 {
         let evidence = self.evidence.min((1 << EVIDENCE_BITS) - 1);
-        let offset = self.last.0.cast_unsigned() & ((1 << OFFSET_BITS) - 1);
-        RULES_REVISION << (EVIDENCE_BITS + OFFSET_BITS) | evidence << OFFSET_BITS | offset
+        let evidence = RULES_REVISION << (EVIDENCE_BITS + OFFSET_BITS) | evidence << OFFSET_BITS;
+        version_at(evidence, self.last)
     }
+}
+
+/// The same version with another last offset: where a log was read as a part of one that counts by
+/// itself, its rows get the versions that the daemon gives them.
+pub fn version_at(version: u64, last: Offset) -> u64 {
+    version & !((1 << OFFSET_BITS) - 1) | last.0.cast_unsigned() & ((1 << OFFSET_BITS) - 1)
 }
 
 /// Appends without spare room while there are few: most runs have one or two of each kind, and are
