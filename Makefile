@@ -9,8 +9,9 @@ MAKEFLAGS += --no-print-directory
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 KAFKA_LIBS ?= $(abspath $(TARGET)/kafka-libs)
 PROGRAM := $(TARGET)/debug/tachograph
-PARTS := kafka kafka-secure clickhouse clickhouse-secure prometheus
+PARTS := kafka kafka-secure kafka-three clickhouse clickhouse-secure prometheus
 SIM_SEEDS ?= 2000
+CHAOS_FAULTS ?= 50
 # One set of features for every step of `make test`, so that the crate is compiled once. Not for the
 # demo: OpenSSL costs minutes.
 ALL := demo,tls
@@ -68,6 +69,11 @@ lint: ## format check and clippy
 sim: tools ## the long simulation; SIM_SEEDS=2000, or SIM_SEED=53 to repeat one
 	$(call step,simulation)
 	@SIM_SEEDS=$(SIM_SEEDS) cargo test --locked --release --test simulation
+
+.PHONY: chaos
+chaos: tools engine kafka ## faults against real brokers, engine and daemons; CHAOS_FAULTS=50, CHAOS_SEED=7 repeats a plan
+	$(call step,chaos)
+	@CHAOS_FAULTS=$(CHAOS_FAULTS) cargo test --locked --features demo --test chaos -- --nocapture
 
 .PHONY: mutants
 mutants: tools ## does the simulation notice planted mistakes

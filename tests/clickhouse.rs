@@ -22,7 +22,7 @@ use tachograph::core::ledger::WorkId;
 
 use facts::{call, one_of_each, usage, with_usage};
 use support::engine::{Database, start_own};
-use support::proxy::Proxy;
+use support::proxy::{Mischief, Proxy};
 use support::wait;
 
 /// Bound on everything that takes milliseconds on an idle machine.
@@ -204,12 +204,12 @@ fn an_insert_that_timed_out_but_was_applied_is_harmless() {
     config.url = proxy.url();
     config.answer_max = Duration::from_secs(1);
     let mut rig = Rig::start(config);
-    proxy.swallow_answers_to_inserts(2);
+    proxy.strike(Mischief::Swallow, 2);
     rig.settle(vec![
         call("c1", |fact| with_usage(fact, usage(10, 1))),
         call("c2", |fact| with_usage(fact, usage(20, 2))),
     ]);
-    assert_eq!(proxy.swallowed(), 2);
+    assert_eq!(proxy.struck(), 2);
     assert_eq!(rig.health().failures[&FailureReason::TimeOut], 2);
     let stored = cell(&database, "SELECT count() >= 4 FROM model_calls");
     assert_eq!(stored, "1", "the repeats were written");

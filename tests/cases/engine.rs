@@ -4,7 +4,7 @@
 //! Merges are stopped from the beginning: what is read must be right before any of them.
 
 use super::support::engine::{Database, Refusal};
-use super::support::proxy::Proxy;
+use super::support::proxy::{Mischief, Proxy};
 use super::support::wait;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -216,21 +216,17 @@ impl ClickHouse {
             config.answer_max = ANSWER_MAX;
             self.wire(&config)
         });
-        let struck = |wire: &Wire| match fault {
-            Fault::AnswerLost => wire.proxy.swallowed(),
-            Fault::NotWritten => wire.proxy.has_reset(),
-        };
-        let before = struck(&wire);
+        let before = wire.proxy.struck();
         match fault {
-            Fault::AnswerLost => wire.proxy.swallow_answers_to_inserts(1),
-            Fault::NotWritten => wire.proxy.reset_inserts(usize::MAX),
+            Fault::AnswerLost => wire.proxy.strike(Mischief::Swallow, 1),
+            Fault::NotWritten => wire.proxy.strike(Mischief::Reset, usize::MAX),
         }
         // A sink tries again by itself.
         if is_first {
             wire.send(work, facts)?;
         }
         wait::until("an insert goes amiss", PATIENCE, || {
-            (struck(&wire) > before).then_some(())
+            (wire.proxy.struck() > before).then_some(())
         });
         self.aside.insert(work, wire);
         Ok(())
@@ -241,8 +237,7 @@ impl ClickHouse {
         let Some(wire) = self.aside.remove(&work) else {
             return Err(format!("batch {} did not go amiss", work.0));
         };
-        wire.proxy.swallow_answers_to_inserts(0);
-        wire.proxy.reset_inserts(0);
+        wire.proxy.calm();
         wire.await_settled(work)?;
         self.retire(&wire);
         Ok(())

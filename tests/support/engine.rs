@@ -11,7 +11,7 @@ use serde_json::Value;
 use tachograph::embedded::engine::{Engine, EngineError, EngineOptions};
 use tachograph::embedded::http::{self, Request};
 
-use super::{mark_real_part, scratch, unique};
+use super::{mark_real_part, scratch, unique, wait};
 
 /// Bound on one statement.
 const QUERY_MAX: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ static SHARED: LazyLock<Result<Server, String>> = LazyLock::new(|| {
         authority: format!("127.0.0.1:{}", engine.port()),
         user: engine.user().to_owned(),
         password: engine.password().to_owned(),
-        _engine: Some(engine),
+        engine: Some(engine),
     };
     Ok(server)
 });
@@ -37,7 +37,7 @@ pub struct Server {
     user: String,
     password: String,
     /// `None` for a server that `TEST_CLICKHOUSE` named.
-    _engine: Option<Engine>,
+    engine: Option<Engine>,
 }
 
 impl Server {
@@ -53,7 +53,7 @@ impl Server {
             authority: authority.to_owned(),
             user: user.to_owned(),
             password: password.to_owned(),
-            _engine: None,
+            engine: None,
         })
     }
 }
@@ -105,6 +105,19 @@ impl Database {
     /// part of a request head: the engine aborts when the rest does not come.
     pub fn authority(&self) -> &str {
         &self.server.authority
+    }
+
+    /// Kills the server as a crash would, and waits until its owner has started it again.
+    ///
+    /// # Panics
+    /// On a server that `TEST_CLICKHOUSE` named, which is not ours to kill.
+    pub fn kill_server(&self) {
+        let engine = self.server.engine.as_ref().expect("an engine of our own");
+        let restarts = engine.restarts();
+        engine.kill().expect("the engine runs");
+        wait::until("the engine is started again", QUERY_MAX, || {
+            (engine.restarts() > restarts).then_some(())
+        });
     }
 
     /// The user to log in as.

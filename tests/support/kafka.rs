@@ -189,6 +189,28 @@ pub fn create_topic_at(brokers: &str, topic: &str, partitions: i32, config: &[(&
     });
 }
 
+/// The number of the node that leads a partition; `None` while none does.
+pub fn leader_of(brokers: &str, topic: &str, partition: i32) -> Option<u8> {
+    let consumer: BaseConsumer = client_config(brokers).create().ok()?;
+    let seen = consumer.fetch_metadata(Some(topic), PATIENCE).ok()?;
+    let partitions = seen.topics().first()?.partitions();
+    let found = partitions.iter().find(|one| one.id() == partition)?;
+    u8::try_from(found.leader()).ok()
+}
+
+/// Waits until every partition of every topic is on as many nodes as it should be.
+pub fn until_whole(brokers: &str) {
+    let consumer: BaseConsumer = client_config(brokers)
+        .create()
+        .expect("a client can be made");
+    wait::until("every replica is in step", 2 * PATIENCE, || {
+        let seen = consumer.fetch_metadata(None, PATIENCE).ok()?;
+        let all = seen.topics().iter().flat_map(|topic| topic.partitions());
+        let mut all = all.map(|one| one.leader() >= 0 && one.isr().len() == one.replicas().len());
+        all.all(|is_whole| is_whole).then_some(())
+    });
+}
+
 /// Removes the records of a partition below an offset, as retention would.
 pub fn delete_records(brokers: &str, topic: &str, partition: i32, below: i64) {
     let admin: AdminClient<DefaultClientContext> = client_config(brokers)
@@ -221,23 +243,66 @@ fn try_transact(
     is_committed: bool,
     id: &str,
 ) -> Result<(), KafkaError> {
-    let producer: BaseProducer = client_config(brokers)
-        .set("transactional.id", id)
-        .set("message.timeout.ms", "30000")
-        .create()?;
-    producer.init_transactions(PATIENCE)?;
-    producer.begin_transaction()?;
-    for record in records {
-        let mut base = BaseRecord::<[u8], [u8]>::to(topic);
-        base.partition = record.partition;
-        base.key = record.key.as_deref();
-        base.payload = record.value.as_deref();
-        producer.send(base).map_err(|(error, _)| error)?;
+    OpenTransaction::try_begin(brokers, topic, records, id)?.try_end(is_committed)
+}
+
+/// A transaction that was not ended yet, with all its records written.
+pub struct OpenTransaction {
+    producer: BaseProducer,
+    begun: Instant,
+}
+
+impl OpenTransaction {
+    /// # Panics
+    /// Where it cannot be begun within a minute.
+    pub fn begin(brokers: &str, topic: &str, records: &[Record]) -> OpenTransaction {
+        let id = unique("transaction");
+        wait::until(&format!("a transaction in {topic}"), PATIENCE, || {
+            OpenTransaction::try_begin(brokers, topic, records, &id).ok()
+        })
     }
-    producer.flush(PATIENCE)?;
-    match is_committed {
-        true => producer.commit_transaction(PATIENCE),
-        false => producer.abort_transaction(PATIENCE),
+
+    fn try_begin(
+        brokers: &str,
+        topic: &str,
+        records: &[Record],
+        id: &str,
+    ) -> Result<OpenTransaction, KafkaError> {
+        let producer: BaseProducer = client_config(brokers)
+            .set("transactional.id", id)
+            .set("message.timeout.ms", "30000")
+            .create()?;
+        producer.init_transactions(PATIENCE)?;
+        producer.begin_transaction()?;
+        for record in records {
+            let mut base = BaseRecord::<[u8], [u8]>::to(topic);
+            base.partition = record.partition;
+            base.key = record.key.as_deref();
+            base.payload = record.value.as_deref();
+            producer.send(base).map_err(|(error, _)| error)?;
+        }
+        producer.flush(PATIENCE)?;
+        let begun = Instant::now();
+        Ok(OpenTransaction { producer, begun })
+    }
+
+    /// How long its records have been in the log.
+    pub fn since(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// # Panics
+    /// Where it cannot be ended.
+    pub fn end(self, is_committed: bool) {
+        let ended = self.try_end(is_committed);
+        ended.unwrap_or_else(|error| panic!("a transaction: {error}"));
+    }
+
+    fn try_end(self, is_committed: bool) -> Result<(), KafkaError> {
+        match is_committed {
+            true => self.producer.commit_transaction(PATIENCE),
+            false => self.producer.abort_transaction(PATIENCE),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the tests with real parts share: a broker, an engine, a Prometheus, and waiting.
+//! What the tests with real parts share: a broker, an engine, a Prometheus, a bad wire, and waiting.
 //!
 //! Deliberately no mocks. A part that is missing fails with the one line that installs it; each one
 //! ends when the test process ends, however that happens. A test binary says `mod support;` and

@@ -1,12 +1,29 @@
-//! A wire between sink and server that can lose an insert, or the answer to one.
+//! A wire between sink and server that does mischief to inserts.
 //!
 //! It passes on whole request heads only: the embedded engine aborts on a part of one.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
+
+/// What happens to one insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mischief {
+    /// It reaches the server, and its answer reaches nobody: the wire stays silent.
+    Swallow,
+    /// It reaches the server, and the wire is cut instead of an answer.
+    Cut,
+    /// It does not reach the server, which seems to be busy.
+    Refuse,
+    /// The wire is cut before the server hears of it.
+    Reset,
+    /// Its answer comes so much later.
+    Delay(Duration),
+}
 
 pub struct Proxy {
     port: u16,
@@ -15,35 +32,9 @@ pub struct Proxy {
 
 #[derive(Default)]
 struct State {
-    to_swallow: AtomicUsize,
-    swallowed: AtomicUsize,
-    to_reset: AtomicUsize,
-    has_reset: AtomicUsize,
+    waiting: Mutex<VecDeque<(Mischief, usize)>>,
+    done: AtomicUsize,
     inserts: Mutex<Vec<String>>,
-}
-
-impl State {
-    /// Takes one of the faults that are left of a kind.
-    fn strikes(left: &AtomicUsize, struck: &AtomicUsize) -> bool {
-        let take = |left: usize| left.checked_sub(1);
-        let is_struck = left
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
-            .is_ok();
-        struck.fetch_add(usize::from(is_struck), Ordering::AcqRel);
-        is_struck
-    }
-
-    fn inserts(&self) -> MutexGuard<'_, Vec<String>> {
-        self.inserts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes an insert that comes along; true where it must get lost.
-    fn meets(&self, head: &[u8]) -> bool {
-        let line = first_line(head);
-        self.inserts()
-            .push(String::from_utf8_lossy(line).into_owned());
-        State::strikes(&self.to_reset, &self.has_reset)
-    }
 }
 
 impl Proxy {
@@ -65,29 +56,50 @@ impl Proxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The next `n` inserts reach the server, and their answers reach nobody.
-    pub fn swallow_answers_to_inserts(&self, n: usize) {
-        self.state.to_swallow.store(n, Ordering::Release);
+    /// Does this to the next `n` inserts, once what was planned before is done.
+    pub fn strike(&self, mischief: Mischief, n: usize) {
+        let mut waiting = self.state.waiting.lock().unwrap();
+        waiting.push_back((mischief, n));
     }
 
-    pub fn swallowed(&self) -> usize {
-        self.state.swallowed.load(Ordering::Acquire)
+    /// Passes everything on again.
+    pub fn calm(&self) {
+        self.state.waiting.lock().unwrap().clear();
     }
 
-    /// The connections of the next `n` inserts are cut before the server hears of them.
-    pub fn reset_inserts(&self, n: usize) {
-        self.state.to_reset.store(n, Ordering::Release);
-    }
-
-    pub fn has_reset(&self) -> usize {
-        self.state.has_reset.load(Ordering::Acquire)
+    /// To how many inserts something was done.
+    pub fn struck(&self) -> usize {
+        self.state.done.load(Ordering::Acquire)
     }
 
     /// The request lines of all inserts so far, repeats included.
     pub fn inserts(&self) -> Vec<String> {
-        self.state.inserts().clone()
+        self.state.inserts.lock().unwrap().clone()
     }
 }
+
+impl State {
+    /// What happens to the insert that begins now.
+    fn next(&self, head: &[u8]) -> Option<Mischief> {
+        let line = String::from_utf8_lossy(first_line(head)).into_owned();
+        self.inserts.lock().unwrap().push(line);
+        let mut waiting = self.waiting.lock().unwrap();
+        let (mischief, left) = waiting.front_mut()?;
+        let mischief = *mischief;
+        *left -= 1;
+        if *left == 0 {
+            waiting.pop_front();
+        }
+        Some(mischief)
+    }
+
+    fn note(&self) {
+        self.done.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
+                    Connection: close\r\n\r\n";
 
 fn carry(mut client: TcpStream, server: &str, state: &Arc<State>) {
     let mut head = Vec::new();
@@ -98,47 +110,83 @@ fn carry(mut client: TcpStream, server: &str, state: &Arc<State>) {
             _ => return,
         }
     }
-    let is_first = is_insert_head(&head);
-    if is_first && state.meets(&head) {
+    // A server that is away leaves the client without an answer.
+    let Ok(mut to_server) = TcpStream::connect(server) else {
+        return;
+    };
+    let from_server = to_server.try_clone().unwrap();
+    let to_client = client.try_clone().unwrap();
+    let planned = Arc::new(Mutex::new(None));
+    if !pass(&head, &mut client, &mut to_server, state, &planned) {
         return;
     }
-    let mut to_server = TcpStream::connect(server).unwrap();
-    let mut from_server = to_server.try_clone().unwrap();
-    let mut to_client = client.try_clone().unwrap();
-    let is_awaited = Arc::new(AtomicBool::new(is_first));
-    let (seen, shared) = (Arc::clone(&is_awaited), Arc::clone(state));
-    to_server.write_all(&head).unwrap();
+    let (shared, seen) = (Arc::clone(state), Arc::clone(&planned));
     thread::spawn(move || {
         while let Ok(n @ 1..) = client.read(&mut buffer) {
-            if is_insert_head(&buffer[..n]) {
-                if shared.meets(&buffer[..n]) {
-                    let _ = client.shutdown(Shutdown::Both);
-                    break;
-                }
-                seen.store(true, Ordering::Release);
-            }
-            if to_server.write_all(&buffer[..n]).is_err() {
+            if !pass(&buffer[..n], &mut client, &mut to_server, &shared, &seen) {
                 return;
             }
         }
         let _ = to_server.shutdown(Shutdown::Write);
     });
+    answer(from_server, to_client, state, &planned);
+}
+
+/// Passes bytes on to the server; false where the wire is of no use any more.
+fn pass(
+    bytes: &[u8],
+    client: &mut TcpStream,
+    to_server: &mut TcpStream,
+    state: &State,
+    planned: &Mutex<Option<Mischief>>,
+) -> bool {
+    if is_insert_head(bytes) {
+        let mischief = state.next(bytes);
+        if matches!(mischief, Some(Mischief::Refuse | Mischief::Reset)) {
+            state.note();
+            if mischief == Some(Mischief::Refuse) {
+                let _ = client.write_all(BUSY.as_bytes());
+            }
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = to_server.shutdown(Shutdown::Both);
+            return false;
+        }
+        *planned.lock().unwrap() = mischief;
+    }
+    to_server.write_all(bytes).is_ok()
+}
+
+fn answer(
+    mut from_server: TcpStream,
+    mut to_client: TcpStream,
+    state: &State,
+    planned: &Mutex<Option<Mischief>>,
+) {
     let mut answer = vec![0; 64 << 10];
     let mut is_silent = false;
     while let Ok(n @ 1..) = from_server.read(&mut answer) {
         if is_silent {
             continue;
         }
-        let is_of_insert = is_awaited.swap(false, Ordering::AcqRel);
-        if is_of_insert && State::strikes(&state.to_swallow, &state.swallowed) {
-            is_silent = true;
-            continue;
+        let mischief = planned.lock().unwrap().take();
+        if mischief.is_some() {
+            state.note();
+        }
+        match mischief {
+            Some(Mischief::Swallow) => {
+                is_silent = true;
+                continue;
+            }
+            Some(Mischief::Cut) => break,
+            Some(Mischief::Delay(by)) => thread::park_timeout(by),
+            Some(Mischief::Refuse | Mischief::Reset) | None => {}
         }
         if to_client.write_all(&answer[..n]).is_err() {
             return;
         }
     }
     let _ = to_client.shutdown(Shutdown::Both);
+    let _ = from_server.shutdown(Shutdown::Both);
 }
 
 fn first_line(bytes: &[u8]) -> &[u8] {
