@@ -17,6 +17,8 @@ mod state;
 mod support;
 #[path = "daemon/topics.rs"]
 mod topics;
+#[path = "daemon/transactions.rs"]
+mod transactions;
 #[path = "daemon/verdicts.rs"]
 mod verdicts;
 
@@ -253,6 +255,20 @@ fn until_read(daemons: &[&Daemon], records: usize) {
     let read = |daemon: &&Daemon| daemon.metric("tachograph_records_read_total", &[]);
     wait::until_eq("records read", PATIENCE, records as u64, || {
         daemons.iter().map(read).sum()
+    });
+}
+
+/// Waits until every run left memory and everything derived is stored.
+fn until_settled(daemon: &Daemon, records: usize) {
+    until_read(&[daemon], records);
+    wait::until_eq("no run is held", PATIENCE, 0, || {
+        daemon.metric("tachograph_segments_held", &[])
+    });
+    wait::until("every fact is a row", PATIENCE, || {
+        let (_, text) = daemon.get("/debug/pipeline")?;
+        let state: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let is_idle = state["work_in_flight"] == 0 && state["facts_waiting"] == 0;
+        is_idle.then_some(())
     });
 }
 

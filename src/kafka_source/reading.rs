@@ -3,7 +3,7 @@
 //! Deliberately no blocking call: positions are local to librdkafka, ends come with its statistics.
 
 use super::position::metadata;
-use super::rebalance::{Committed, Context, Happened, Place, Statistics};
+use super::rebalance::{Committed, Context, Happened, PartitionStatistics, Place, Statistics};
 use super::{News, RETRY_AFTER};
 use crate::clock::Clock;
 use crate::core::ledger::Watermark;
@@ -258,7 +258,11 @@ impl Reading {
                 records: lag.map(|lag| u64::try_from(lag).unwrap_or(0)),
                 newest: held.newest.map(|(at, _)| at),
             });
-            let Some((_, idle_us)) = seen.filter(|_| lag <= Some(0) && !self.is_paused) else {
+            // Log time must not pass what was appended before and is seen later.
+            let is_quiet = |(figures, _): &(PartitionStatistics, i64)| {
+                lag <= Some(0) && !figures.may_hide_records() && !self.is_paused
+            };
+            let Some((_, idle_us)) = seen.filter(is_quiet) else {
                 continue;
             };
             // What the leader said last may have been said so long ago.

@@ -159,6 +159,15 @@ pub(super) struct PartitionStatistics {
     pub leader: i32,
     /// The end as a reader of committed transactions sees it; negative while unknown.
     pub ls_offset: i64,
+    /// The end with what open transactions wrote; negative while unknown.
+    pub hi_offset: i64,
+}
+
+impl PartitionStatistics {
+    /// True where records may be in the log that nobody may see before their transaction ends.
+    pub fn may_hide_records(&self) -> bool {
+        self.hi_offset > self.ls_offset
+    }
 }
 
 impl Statistics {

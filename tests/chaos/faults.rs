@@ -199,7 +199,8 @@ impl Stage {
         let is_committed = chance(dice, 60);
         // What is aborted was never said: those runs lack some of their records.
         let inside: Vec<Record> = round.take(10);
-        let open = kafka::OpenTransaction::begin(self.brokers(), &self.topic, &inside);
+        let mut open = kafka::OpenTransaction::begin(self.brokers());
+        open.write(&self.topic, &inside);
         round.write(self, dice);
         let read = self.sum("tachograph_records_read_total");
         wait::until("log time passes elsewhere", PATIENCE, || {

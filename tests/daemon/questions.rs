@@ -110,20 +110,6 @@ fn series(prometheus: &Prometheus, promql: &str) -> String {
     lines.into_iter().collect()
 }
 
-/// Waits until every run left memory and everything derived is stored.
-fn until_settled(daemon: &Daemon, records: usize) {
-    until_read(&[daemon], records);
-    wait::until_eq("no run is held", PATIENCE, 0, || {
-        daemon.metric("tachograph_segments_held", &[])
-    });
-    wait::until("every fact is a row", PATIENCE, || {
-        let (_, text) = daemon.get("/debug/pipeline")?;
-        let state: serde_json::Value = serde_json::from_str(&text).ok()?;
-        let is_idle = state["work_in_flight"] == 0 && state["facts_waiting"] == 0;
-        is_idle.then_some(())
-    });
-}
-
 #[test]
 fn the_ten_questions_have_their_right_answers() {
     let (database, login) = database("questions");

@@ -143,6 +143,8 @@ fn kafka_sh_with(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         .args(arguments)
         .env("KAFKA_LIBS", libs)
         .env("KAFKA_OWNER", std::process::id().to_string())
+        // With a loaded machine in mind: several nodes beside other tests.
+        .env("KAFKA_WAIT", "180")
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()
@@ -243,52 +245,63 @@ fn try_transact(
     is_committed: bool,
     id: &str,
 ) -> Result<(), KafkaError> {
-    OpenTransaction::try_begin(brokers, topic, records, id)?.try_end(is_committed)
+    let mut transaction = OpenTransaction::try_begin(brokers, id)?;
+    transaction.try_write(topic, records)?;
+    transaction.try_end(is_committed)
 }
 
-/// A transaction that was not ended yet, with all its records written.
+/// A transaction that was not ended yet.
 pub struct OpenTransaction {
     producer: BaseProducer,
-    begun: Instant,
+    written: Instant,
 }
 
 impl OpenTransaction {
     /// # Panics
     /// Where it cannot be begun within a minute.
-    pub fn begin(brokers: &str, topic: &str, records: &[Record]) -> OpenTransaction {
+    pub fn begin(brokers: &str) -> OpenTransaction {
         let id = unique("transaction");
-        wait::until(&format!("a transaction in {topic}"), PATIENCE, || {
-            OpenTransaction::try_begin(brokers, topic, records, &id).ok()
+        wait::until("a transaction", PATIENCE, || {
+            OpenTransaction::try_begin(brokers, &id).ok()
         })
     }
 
-    fn try_begin(
-        brokers: &str,
-        topic: &str,
-        records: &[Record],
-        id: &str,
-    ) -> Result<OpenTransaction, KafkaError> {
+    fn try_begin(brokers: &str, id: &str) -> Result<OpenTransaction, KafkaError> {
         let producer: BaseProducer = client_config(brokers)
             .set("transactional.id", id)
             .set("message.timeout.ms", "30000")
             .create()?;
         producer.init_transactions(PATIENCE)?;
         producer.begin_transaction()?;
+        let written = Instant::now();
+        Ok(OpenTransaction { producer, written })
+    }
+
+    /// Writes records that nobody may see yet, and waits until they are in the log.
+    ///
+    /// # Panics
+    /// Where they cannot be written.
+    pub fn write(&mut self, topic: &str, records: &[Record]) {
+        let written = self.try_write(topic, records);
+        written.unwrap_or_else(|error| panic!("{topic}: {error}"));
+    }
+
+    fn try_write(&mut self, topic: &str, records: &[Record]) -> Result<(), KafkaError> {
         for record in records {
             let mut base = BaseRecord::<[u8], [u8]>::to(topic);
             base.partition = record.partition;
             base.key = record.key.as_deref();
             base.payload = record.value.as_deref();
-            producer.send(base).map_err(|(error, _)| error)?;
+            self.producer.send(base).map_err(|(error, _)| error)?;
         }
-        producer.flush(PATIENCE)?;
-        let begun = Instant::now();
-        Ok(OpenTransaction { producer, begun })
+        self.producer.flush(PATIENCE)?;
+        self.written = Instant::now();
+        Ok(())
     }
 
     /// How long its records have been in the log.
     pub fn since(&self) -> Duration {
-        self.begun.elapsed()
+        self.written.elapsed()
     }
 
     /// # Panics
