@@ -116,6 +116,13 @@ fn a_log_made_anew_is_not_the_one_that_was_counted() {
     assert!(!is_made_anew(10, after));
     assert!(!is_made_anew(0, before), "nothing was");
     assert!(is_made_anew(5, before));
+    // Nobody is shown what was aborted, nor its marker: they have no log time, and lie below what
+    // was read.
+    kafka::transact(brokers(), &topic, &records(3, 1), false);
+    wait::until_eq("the marker", PATIENCE, (0, 14), || {
+        kafka::ends(brokers(), &topic)
+    });
+    assert!(!is_made_anew(14, after));
 }
 
 #[test]

@@ -6,10 +6,11 @@ use super::LOOKUP_MAX;
 use super::list::list_of;
 use super::rebalance::{Context, Place};
 use crate::core::ledger::{Counted, Watermark};
-use crate::core::{LogSource, Offset, PartitionId};
+use crate::core::{LogSource, LogTime, Offset, PartitionId};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::Offset as KafkaOffset;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A partition as it was taken over.
@@ -26,9 +27,11 @@ pub struct Assignment {
 /// What this process counted of a partition that it does not hold.
 pub type Remembered<'r> = &'r dyn Fn(&Place) -> Option<Counted>;
 
-/// The partitions whose log is another one than that of which something was counted: its first
-/// record after what was counted has an offset below. Of a log that kept its producers' times this
-/// may be said wrongly, and costs what a crash without a state file costs.
+/// The partitions whose log is another one than that of which something was counted: its very first
+/// record is younger than what was counted, and has an offset below. Not any younger record: one
+/// that was aborted, and the marker behind it, lie below what was read, and no reader is told their
+/// times. Of a log that kept its producers' times, or of which retention left only such records,
+/// this may be said wrongly, and costs what a crash without a state file costs.
 pub(super) fn made_anew(
     consumer: &BaseConsumer<Context>,
     places: &[Place],
@@ -41,16 +44,13 @@ pub(super) fn made_anew(
     if known.is_empty() {
         return Ok(Vec::new());
     }
-    let times = known
-        .iter()
-        .map(|(place, marks)| (*place, KafkaOffset::Offset(marks.before.0)));
-    let found = consumer.offsets_for_times(list_of(times), LOOKUP_MAX)?;
-    let is_other = |(place, marks): &(&Place, Counted)| {
-        let element = found.find_partition(&place.topic, place.partition);
-        element.is_some_and(|element| match element.offset() {
-            KafkaOffset::Offset(first) => first < marks.below.0,
-            _ => false,
-        })
+    let begun = known.iter().map(|(place, _)| (*place, LogTime(0)));
+    let begun = first_since(consumer, begun)?;
+    let after = known.iter().map(|(place, marks)| (*place, marks.before));
+    let after = first_since(consumer, after)?;
+    let is_other = |(place, marks): &(&Place, Counted)| match (begun.get(place), after.get(place)) {
+        (Some(begun), Some(after)) => begun == after && *after < marks.below,
+        _ => false,
     };
     let others = known.into_iter().filter(is_other);
     Ok(others
@@ -60,4 +60,25 @@ pub(super) fn made_anew(
             place.clone()
         })
         .collect())
+}
+
+/// The first offset of each partition that was appended at a time or later; of those that have one.
+fn first_since<'p>(
+    consumer: &BaseConsumer<Context>,
+    times: impl Iterator<Item = (&'p Place, LogTime)>,
+) -> KafkaResult<BTreeMap<Place, Offset>> {
+    let times = times.map(|(place, at)| (place, KafkaOffset::Offset(at.0)));
+    let found = consumer.offsets_for_times(list_of(times), LOOKUP_MAX)?;
+    let elements = found.elements();
+    let known = elements.iter().filter_map(|element| {
+        let place = Place {
+            topic: element.topic().into(),
+            partition: element.partition(),
+        };
+        match element.offset() {
+            KafkaOffset::Offset(first) => Some((place, Offset(first))),
+            _ => None,
+        }
+    });
+    Ok(known.collect())
 }
