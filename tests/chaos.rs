@@ -3,8 +3,8 @@
 //!
 //! A seeded plan of faults strikes while recorded runs are written, with transactions, aborted
 //! ones, redeliveries, poison and tombstones among them. `CHAOS_SEED=` repeats a plan (not its
-//! timing), `CHAOS_FAULTS=` says how many faults. `cargo test` has one of each kind, `make chaos`
-//! fifty.
+//! timing), `CHAOS_FAULTS=` says how many faults, `CHAOS_KINDS=` of which kinds. `cargo test` has
+//! one of each kind, `make chaos` fifty.
 //!
 //! After each round everything comes to rest, and is held against what the log alone says:
 //!
@@ -60,10 +60,18 @@ fn given<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
 }
 
 /// Rounds of faults in which each kind occurs as often as any other, give or take one.
+/// `CHAOS_KINDS=zombie,retention` leaves the others out.
 fn plan(dice: &mut StdRng, count: usize) -> Vec<Vec<Fault>> {
+    let wanted = given::<String>("CHAOS_KINDS");
+    let is_wanted = |fault: &Fault| {
+        let words = wanted.as_ref().map(|words| words.split(',').map(str::trim));
+        words.is_none_or(|mut words| words.any(|word| word == fault.name()))
+    };
+    let all_kinds: Vec<Fault> = Fault::ALL.into_iter().filter(is_wanted).collect();
+    assert!(!all_kinds.is_empty(), "no fault is called {wanted:?}");
     let mut all = Vec::new();
     while all.len() < count {
-        let mut kinds = Fault::ALL.to_vec();
+        let mut kinds = all_kinds.clone();
         kinds.shuffle(dice);
         all.extend(kinds);
     }

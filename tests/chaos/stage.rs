@@ -198,16 +198,19 @@ impl Stage {
 
     /// Waits until all that run are ready, and have every partition between them.
     pub fn until_ready(&self) {
-        wait::until("every partition has an owner who is ready", LONG, || {
+        let expected = (PARTITIONS as usize, BTreeMap::new());
+        wait::until_eq("owners who are ready", LONG, expected, || {
             let mut partitions = 0;
+            let mut reasons = BTreeMap::new();
             for (_, host) in self.running() {
-                let (status, _) = host.running().get("/healthz/ready")?;
-                partitions += partitions_of(host.running())?.len();
-                if status != 200 {
-                    return None;
+                partitions += partitions_of(host.running()).map_or(0, |own| own.len());
+                match host.running().get("/healthz/ready") {
+                    Some((200, _)) => {}
+                    Some((_, text)) => drop(reasons.insert(host.name.clone(), text)),
+                    None => drop(reasons.insert(host.name.clone(), "no answer".to_owned())),
                 }
             }
-            (partitions == PARTITIONS as usize).then_some(())
+            (partitions, reasons)
         });
     }
 
