@@ -1,6 +1,7 @@
 //! `tachograph replay --topic`: what a topic says, without the group and without a trace.
 
 use super::*;
+use rdkafka::message::Message as _;
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Output};
