@@ -29,6 +29,17 @@ impl Dialect {
     }
 }
 
+/// What of an event was cut to the limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// An id or name (`id_bytes_max`).
+    pub ids: bool,
+    /// Attributes, their keys or values (`attribute_bytes_max`).
+    pub attributes: bool,
+    /// Calls, answers or requests of a native event.
+    pub parts: bool,
+}
+
 /// One thing a runtime said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuntimeEvent<'p> {
@@ -67,6 +78,7 @@ pub struct RuntimeEvent<'p> {
     pub attributes: Vec<(Str<'p>, String)>,
     /// Oddities of the bytes, words of rules.md §9 (`read_bom`, …).
     pub read_flags: ReadFlags,
+    pub reached: Reached,
     pub kind: EventKind<'p>,
 }
 

@@ -3,6 +3,7 @@
 //! The pipeline composes everything below it. It has no clock, no error type and no opinion about
 //! transport: the driver tells it what happened and performs what it says.
 
+mod room;
 mod saving;
 
 use super::batch::{Batch, Batcher};
@@ -106,6 +107,9 @@ struct Assigned {
     commit_due: Now,
 }
 
+/// Places kept for what one record brings, between records.
+const KEPT_MAX: usize = 1_024;
+
 /// The pure state machine.
 pub struct Pipeline {
     settings: Arc<Settings>,
@@ -191,7 +195,11 @@ impl Pipeline {
 
     /// The next thing the driver must do.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if action.is_none() {
+            self.actions.shrink_to(KEPT_MAX);
+        }
+        action
     }
 
     /// When the pipeline wants to be told the time again.
@@ -336,24 +344,28 @@ impl Pipeline {
         assigned.timelines.pass(log_time, &mut self.derived);
         self.absorb(partition, now);
         self.hold_released(partition, held_from);
+        let held_from = self.held_from(partition);
         match record.payload {
             None => self.totals.outcomes.tombstones += 1,
             Some(payload) => self.read(partition, &record, payload, log_time, now),
         }
         self.ledger
             .advance(partition, record.offset.next(), log_time);
-        let mut held_from = None;
         if let Some(assigned) = self.assigned.get_mut(&partition) {
-            held_from = assigned.timelines.held_from();
             assigned.timelines.bound(record.offset, &mut self.derived);
         }
         self.absorb(partition, now);
         self.hold_released(partition, held_from);
+        self.bound(now);
         let ended = &self.totals.outcomes;
         let ways = ended.applied + ended.ignored + ended.tombstones + ended.duplicates;
         let conserved = ended.read == ways + ended.dead_lettered;
         self.violations
             .check(Invariant::RecordsConserved, conserved);
+    }
+
+    fn held_from(&self, partition: PartitionId) -> Option<Offset> {
+        self.assigned.get(&partition)?.timelines.held_from()
     }
 
     fn read(
@@ -424,6 +436,9 @@ impl Pipeline {
         reason: DeadLetterReason,
     ) {
         self.totals.outcomes.dead_lettered += 1;
+        if reason == DeadLetterReason::TooLarge {
+            self.totals.reach("payload_bytes_max");
+        }
         let cause = Cause::Record(record.offset);
         if !self.ledger.is_observed(partition, cause) {
             *self.totals.dead_letters.entry(reason).or_insert(0) += 1;
@@ -503,7 +518,7 @@ impl Pipeline {
                 self.actions.push_back(Action::Observe(sample));
             }
             if let Some(limit) = limit {
-                *self.totals.limits_reached.entry(limit).or_insert(0) += 1;
+                self.totals.reach(limit);
             }
             let Some(fact) = fact else { continue };
             if !is_observed {
@@ -516,6 +531,8 @@ impl Pipeline {
                 self.batcher.push(*fact, partition, hold, now);
             }
         }
+        // A record may be an array of very many.
+        derived.shrink_to(KEPT_MAX);
         self.derived = derived;
     }
 

@@ -35,6 +35,13 @@ pub struct Totals {
     pub nonstandard_json: u64,
 }
 
+impl Totals {
+    /// Counts that a limit of the configuration was reached.
+    pub fn reach(&mut self, limit: &'static str) {
+        *self.limits_reached.entry(limit).or_insert(0) += 1;
+    }
+}
+
 /// One partition as it stands.
 #[derive(Clone, Debug)]
 pub struct PartitionStatus {

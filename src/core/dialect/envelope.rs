@@ -3,10 +3,13 @@
 //! What an envelope carries is read elsewhere: `lifecycle` for kinds, `adk` for native events.
 
 use super::DecodeContext;
+use super::bounds::shorten;
 use super::instant::instant;
 use super::lifecycle::LifecycleWire;
 use super::wire::{Name, Object, Raw, Scalar};
-use crate::core::event::{Dialect, EventKind, Measured, Parent, ReadFlags, RuntimeEvent, Str};
+use crate::core::event::{
+    Dialect, EventKind, Measured, Parent, Reached, ReadFlags, RuntimeEvent, Str,
+};
 use serde::Deserialize;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -75,6 +78,7 @@ pub(super) fn blank<'p>(dialect: Dialect, kind: EventKind<'p>) -> RuntimeEvent<'
         measured: None,
         attributes: Vec::new(),
         read_flags: ReadFlags::default(),
+        reached: Reached::default(),
         kind,
     }
 }
@@ -113,9 +117,9 @@ pub(super) fn wrap<'p>(
     event.trace_id = wire.trace_id.take_text();
     event.span_id = wire.span_id.take_text();
     event.measured = measured(wire.measured.as_str());
-    event.attributes = wire
-        .attributes
-        .map_or_else(Vec::new, |raw| attributes(raw, context));
+    if let Some(raw) = wire.attributes {
+        (event.attributes, event.reached.attributes) = attributes(raw, context);
+    }
 }
 
 /// What the envelope says where nothing is known yet.
@@ -146,26 +150,33 @@ fn measured(word: &str) -> Option<Measured> {
 }
 
 /// The scalars of `attributes` in the order of the record, at most as many and as long as the
-/// limits say.
-fn attributes<'p>(raw: &'p RawValue, context: &DecodeContext) -> Vec<(Str<'p>, String)> {
+/// limits say; true where they were more or longer.
+fn attributes<'p>(raw: &'p RawValue, context: &DecodeContext) -> (Vec<(Str<'p>, String)>, bool) {
     struct Attributes<'c>(&'c DecodeContext);
     impl<'de> Visitor<'de> for Attributes<'_> {
-        type Value = Vec<(Str<'de>, String)>;
+        type Value = (Vec<(Str<'de>, String)>, bool);
         fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
             f.write_str("an object")
         }
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let bytes_max = self.0.attribute_bytes_max;
-            let mut found = Vec::new();
-            while let Some((Name(name), value)) = map.next_entry::<Name, &'de RawValue>()? {
+            let (mut found, mut is_cut) = (Vec::new(), false);
+            while let Some((Name(mut name), value)) = map.next_entry::<Name, &'de RawValue>()? {
                 let Some(value) = scalar_text(value.get()) else {
                     continue;
                 };
-                if found.len() < self.0.attributes_max && !name.is_empty() {
-                    found.push((cut_str(name, bytes_max), cut(&value, bytes_max).to_owned()));
+                if name.is_empty() {
+                    continue;
                 }
+                if found.len() >= self.0.attributes_max {
+                    is_cut = true;
+                    continue;
+                }
+                let mut value = value;
+                is_cut |= shorten(&mut name, bytes_max) | shorten(&mut value, bytes_max);
+                found.push((name, value.into_owned()));
             }
-            Ok(found)
+            Ok((found, is_cut))
         }
     }
     let mut reader = serde_json::Deserializer::from_str(raw.get());
@@ -183,20 +194,5 @@ fn scalar_text(json: &str) -> Option<Cow<'_, str>> {
         }
         b'{' | b'[' | b'n' => None,
         _ => Some(Cow::Borrowed(json)),
-    }
-}
-
-/// The beginning of `text` that fits `bytes_max`, cut between characters.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
-}
-
-fn cut_str(text: Str<'_>, bytes_max: usize) -> Str<'_> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(cut(text, bytes_max)),
-        Cow::Owned(mut text) => {
-            text.truncate(text.floor_char_boundary(bytes_max));
-            Cow::Owned(text)
-        }
     }
 }

@@ -10,6 +10,7 @@
 #[macro_use]
 mod wire;
 mod adk;
+mod bounds;
 mod content;
 mod custom;
 mod envelope;
@@ -55,7 +56,7 @@ pub struct DecodeContext {
     pub payload_bytes_max: usize,
     /// Secret of the content hashes.
     pub hash_key: u64,
-    /// Bytes of an id; the timeline cuts.
+    /// Bytes of an id; longer ones are cut.
     pub id_bytes_max: usize,
     /// Attributes of a record; further ones are dropped.
     pub attributes_max: usize,
@@ -403,6 +404,7 @@ impl Reader<'_, '_> {
         self.events = self.events.saturating_add(1);
         self.unknown = self.unknown.saturating_add(u32::from(is_unknown));
         event.read_flags = self.flags;
+        bounds::bound(&mut event, self.context.id_bytes_max);
         if let Some(each) = self.each.as_mut() {
             let mut event = event;
             if let Some(record_id) = record_id {

@@ -44,10 +44,19 @@ impl Segment {
         } else {
             self.apply_kind(event, &place, cx);
         }
-        if cx.names.take_cut() {
+        if std::mem::take(&mut self.is_full) || event.reached.parts {
+            self.reach("calls_per_run_max", cx);
+        }
+        if cx.names.take_cut() || event.reached.ids {
             self.reach("id_bytes_max", cx);
         }
-        if self.is_over() {
+        if event.reached.attributes {
+            self.reach("attribute_bytes_max", cx);
+        }
+        if cx.names.take_unshared() {
+            cx.reach("names_interned_max");
+        }
+        if self.is_over() && self.is_sum_due() {
             self.touch_all();
         }
     }
@@ -114,10 +123,10 @@ impl Segment {
             self.flags.insert(Flag::InvalidEventTime);
         }
         if self.session_id.is_none() {
-            self.session_id = event.session_id.as_deref().map(|id| cx.names.name(id));
+            self.session_id = event.session_id.as_deref().map(|id| cx.names.id(id));
         }
         if self.user_key.is_none() {
-            self.user_key = event.user_key.as_deref().map(|key| cx.names.name(key));
+            self.user_key = event.user_key.as_deref().map(|key| cx.names.id(key));
         }
         if self.run_id.is_none() {
             self.run_id = event.run_id.as_deref().map(|id| cx.names.id(id));
@@ -140,15 +149,20 @@ impl Segment {
     }
 
     fn attribute(&mut self, key: &str, value: &str, cx: &mut Context<'_>) {
-        let known = self.attributes.iter().any(|(known, _)| &**known == key);
-        if !known && self.attributes.len() < cx.limits.attributes_max {
-            self.attributes
-                .push((cx.names.name(key), cx.names.name(value)));
+        if self.attributes.iter().any(|(known, _)| &**known == key) {
+            return;
         }
+        if self.attributes.len() >= cx.limits.attributes_max {
+            self.reach("attribute_bytes_max", cx);
+            return;
+        }
+        self.attributes
+            .push((cx.names.name(key), cx.names.name(value)));
     }
 
     /// `run.end`; of two ends the later one holds.
     fn end_run(&mut self, end: RunEnd) {
+        let is_first = !self.has_ended();
         if self
             .end
             .as_ref()
@@ -156,8 +170,10 @@ impl Segment {
         {
             self.end = Some(end);
         }
-        self.settle_calls(None);
-        self.touch_all();
+        if is_first {
+            self.settle_calls();
+            self.touch_all();
+        }
     }
 
     fn agent_start(&mut self, kind: Option<&str>, place: &Place, cx: &mut Context<'_>) {
@@ -209,7 +225,7 @@ impl Segment {
         run.end = Some((place.at, status));
         run.last = place.at;
         cx.names.note(&mut run.handoff_to, handoff_to);
-        self.settle_calls(Some((&place.branch.clone(), &place.agent.clone())));
+        self.settle_failed(&place.branch, &place.agent);
         self.touch_branch(&place.branch, place.at, cx.offset, true, cx);
         self.touch(Item::Agent(index));
     }

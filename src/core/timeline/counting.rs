@@ -75,6 +75,8 @@ pub struct CountedCall {
     has_first_chunk: bool,
     has_input: bool,
     has_output: bool,
+    /// A count was held back (`plausible_tokens_max`), and that was counted.
+    pub is_held_back: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use super::facts::View;
 use super::invocation::{Item, Segment};
 use super::row::RowState;
 use crate::core::fact::{
-    AnomalyKind, Fact, FactBody, GuardrailFact, InvocationFact, ModelCallFact, Status,
+    AnomalyKind, Fact, FactBody, Flag, GuardrailFact, InvocationFact, ModelCallFact, Status,
 };
 use crate::core::sample::{Family, Move, Sample};
 use crate::core::{Coordinates, Name, Offset};
@@ -29,6 +29,8 @@ pub struct Ready {
     /// `None` where only counters move: the row already says this.
     pub fact: Option<Fact>,
     pub samples: Vec<Sample>,
+    /// A limit that the row shows to have been reached.
+    pub limit: Option<&'static str>,
 }
 
 impl Segment {
@@ -42,10 +44,7 @@ impl Segment {
         dirty.sort_unstable();
         dirty.dedup();
         let mut out = Vec::new();
-        let needs_calls = dirty
-            .iter()
-            .any(|item| matches!(item, Item::Agent(_) | Item::Branch(_) | Item::Invocation));
-        let calls = if needs_calls && self.rows_are_due(&dirty) {
+        let calls = if self.makes_sums(&mut dirty) {
             self.call_facts(view)
         } else {
             Vec::new()
@@ -65,8 +64,29 @@ impl Segment {
         out
     }
 
+    /// True where rows that sum over calls are made now. In a big run they wait, and those that
+    /// waited come with the next.
+    fn makes_sums(&mut self, dirty: &mut Vec<Item>) -> bool {
+        if !dirty.iter().any(|item| item.is_sum()) || !self.sums_may_go(dirty) {
+            return false;
+        }
+        if self.summed_at != self.records && !self.is_sum_due() {
+            self.is_sum_put_off = true;
+            dirty.retain(|item| !item.is_sum());
+            return false;
+        }
+        self.summed_at = self.records;
+        if std::mem::take(&mut self.is_sum_put_off) {
+            dirty.extend((0..self.agents.len()).map(Item::Agent));
+            dirty.extend((0..self.branches.len()).map(Item::Branch));
+            dirty.sort_unstable();
+            dirty.dedup();
+        }
+        true
+    }
+
     /// True where one of the rows that sum over calls may go out.
-    fn rows_are_due(&self, dirty: &[Item]) -> bool {
+    fn sums_may_go(&self, dirty: &[Item]) -> bool {
         self.is_over()
             || dirty.iter().any(|item| match item {
                 Item::Agent(index) => self.agents[*index].end.is_some(),
@@ -87,11 +107,26 @@ impl Segment {
         let version = row.export(&body, cause);
         let (first, last) = (row.first, row.last);
         let samples = self.samples(item, &body, cause, view);
+        let limit = self.holds_back(item, &body);
         let fact = version.map(|version| self.fact(body, first, last, version, view));
         if let Some(fact) = &fact {
             self.row_of(item).keep_identity(fact);
         }
-        (fact.is_some() || !samples.is_empty()).then_some(Ready { fact, samples })
+        (fact.is_some() || !samples.is_empty()).then_some(Ready {
+            fact,
+            samples,
+            limit,
+        })
+    }
+
+    /// `plausible_tokens_max`, once for a call of which a count is held back.
+    fn holds_back(&mut self, item: Item, body: &FactBody) -> Option<&'static str> {
+        let (Item::Call(index), FactBody::ModelCall(fact)) = (item, body) else {
+            return None;
+        };
+        let is_new = fact.flags.contains(Flag::ImplausibleUsage)
+            && !std::mem::replace(&mut self.calls[index].counted.is_held_back, true);
+        is_new.then_some("plausible_tokens_max")
     }
 
     /// The row's body, where facts.md §8.3 lets it go out now.
@@ -357,12 +392,9 @@ impl Segment {
         for (kind, detail) in kinds {
             let about = format!("model_call/{}", fact.call_key);
             let at = self.calls[index].last_seen;
-            let known = self
-                .anomalies
-                .iter()
-                .any(|a| a.kind == kind && *a.about == *about);
-            if !known {
-                let mut seen = self.anomaly_at(kind, about, (&fact.branch, &fact.agent), at, cause);
+            let mut seen = self.anomaly_at(kind, about, (&fact.branch, &fact.agent), at, cause);
+            let key = (kind, seen.about.clone());
+            if !self.anomalies_by_about.contains_key(&key) {
                 seen.detail = detail;
                 self.anomaly(seen);
             }

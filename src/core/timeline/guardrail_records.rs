@@ -153,21 +153,20 @@ impl Segment {
     }
 
     /// Takes a verdict in, once its target is known, unless another source told of it already.
-    /// Returns its index.
+    /// Returns its index; beyond the limit it has its effect on a tool, and no row.
     pub(super) fn take_verdict(
         &mut self,
         mut verdict: Verdict,
         place: &Place,
         cx: &mut Context<'_>,
-    ) -> usize {
+    ) -> Option<usize> {
         self.find_tool(&mut verdict);
         verdict.target = self.target_of(&verdict);
         if let Some(known) = self.tells_known(&verdict, cx) {
-            return known;
+            return Some(known);
         }
         self.effects_of(&verdict, place);
-        self.push_verdict(verdict);
-        self.verdicts.len() - 1
+        self.push_verdict(verdict)
     }
 
     /// The verdict that another source told of already; it takes what this one knows besides.
@@ -186,9 +185,18 @@ impl Segment {
         Some(known)
     }
 
-    fn push_verdict(&mut self, verdict: Verdict) {
+    fn push_verdict(&mut self, verdict: Verdict) -> Option<usize> {
+        let index = self.verdicts.len();
+        if index >= self.rows_max {
+            self.is_full = true;
+            return None;
+        }
+        if verdict.forbids() {
+            push_tight(&mut self.verdicts_forbidding, index);
+        }
         push_tight(&mut self.verdicts, verdict);
-        self.touch(Item::Verdict(self.verdicts.len() - 1));
+        self.touch(Item::Verdict(index));
+        Some(index)
     }
 
     fn new_verdict(
@@ -241,8 +249,8 @@ impl Segment {
     /// A deny at model_input whose target is a start that nothing answered closes that start
     /// (rules.md §8): when the agent is known to have gone on.
     pub(super) fn close_denied_starts(&mut self, cx: &mut Context<'_>) {
-        for index in 0..self.verdicts.len() {
-            let verdict = &self.verdicts[index];
+        for position in 0..self.verdicts_forbidding.len() {
+            let verdict = &self.verdicts[self.verdicts_forbidding[position]];
             let Target::Call(call) = verdict.target else {
                 continue;
             };

@@ -10,6 +10,11 @@ use crate::core::Name;
 use crate::core::event::{DecisionWord, Stage};
 use crate::core::fact::Flag;
 
+/// Verdicts that are judged again when something happens that they may be about.
+const JUDGED_MAX: usize = 64;
+/// Rows that may be looked at for judging them.
+const JUDGED_ROWS: usize = 65_536;
+
 impl Segment {
     pub(super) fn target_of(&self, verdict: &Verdict) -> Target {
         if verdict.target == Target::Unknown {
@@ -93,9 +98,11 @@ impl Segment {
         {
             self.touch(Item::Tool(tool));
         }
-        if verdict.forbids() && matches!(verdict.stage, Stage::ModelInput | Stage::RunInput) {
+        let has_row = self.verdicts.len() < self.rows_max;
+        let is_input = matches!(verdict.stage, Stage::ModelInput | Stage::RunInput);
+        if has_row && is_input && verdict.forbids() {
             let agent = (verdict.stage == Stage::ModelInput).then(|| place.agent.clone());
-            self.proofs.push(Proof {
+            self.prove(Proof {
                 branch: place.branch.clone(),
                 agent,
                 answer: None,
@@ -134,10 +141,19 @@ impl Segment {
         }
     }
 
+    /// The verdicts that what happens judges at once: those that forbid something, of a run with
+    /// many the newest. The others are judged when the run is looked through.
+    fn judged_at_once(&self) -> Vec<usize> {
+        let rows = (self.calls.len() + self.tools.len()).max(1);
+        let most = (JUDGED_ROWS / rows).clamp(4, JUDGED_MAX);
+        let from = self.verdicts_forbidding.len().saturating_sub(most);
+        self.verdicts_forbidding[from..].to_vec()
+    }
+
     /// What happened to a call judges the verdicts about it, once more where it comes late. A run
     /// that is known to have gone on needs no judging before its end.
     pub(super) fn judge_by_call(&mut self, index: usize) {
-        for position in 0..self.verdicts.len() {
+        for position in self.judged_at_once() {
             let verdict = &self.verdicts[position];
             let call = &self.calls[index];
             let is_about = match verdict.target {
@@ -157,7 +173,7 @@ impl Segment {
 
     /// What happened to a tool judges the verdicts about it, once more where it comes late.
     pub(super) fn judge_by_tool(&mut self, index: usize) {
-        for position in 0..self.verdicts.len() {
+        for position in self.judged_at_once() {
             let verdict = &self.verdicts[position];
             let is_about = match verdict.target {
                 Target::Run => !verdict.is_bypass,

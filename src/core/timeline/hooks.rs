@@ -3,8 +3,9 @@
 //!
 //! It judges no guardrail: whether something was forbidden is `guardrail.rs`'s business.
 
+use super::anomaly::AnomalySeen;
 use super::apply::Place;
-use super::invocation::{AnomalySeen, Context, Item, Segment};
+use super::invocation::{Context, Item, Segment};
 use super::model_call::ModelCall;
 use super::stamp::Stamp;
 use super::tool_call::ToolCall;
@@ -104,7 +105,7 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) {
-        let about = format!("hook/{hook}");
+        let about = format!("hook/{}", cx.names.name(hook));
         let (kind, of) = (AnomalyKind::HookError, (&place.branch, &place.agent));
         let mut seen = self.anomaly_at(kind, about, of, place.at, cx.offset);
         seen.detail = cx.names.optional(said.actor_name.as_deref());

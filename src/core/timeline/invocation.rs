@@ -3,6 +3,7 @@
 //! A segment gathers evidence; what follows from it is decided in `export.rs`. It knows no offsets
 //! but those of its own records, and no other segment.
 
+use super::anomaly::AnomalySeen;
 use super::branch::{self, Branch};
 use super::guardrail::Verdict;
 use super::model_call::{ModelCall, RunView};
@@ -25,12 +26,42 @@ pub struct Context<'c> {
     pub offset: Offset,
     /// Series that a start record announces, at 0.
     pub samples: Vec<crate::core::sample::Sample>,
-    /// A limit that this record ran into.
-    pub limit: Option<&'static str>,
+    /// The limits that this record ran into.
+    pub limits_reached: Vec<&'static str>,
+}
+
+impl<'c> Context<'c> {
+    /// What the record at `offset` may use.
+    pub fn new(
+        names: &'c mut Names,
+        limits: &'c Limits,
+        defaults: &'c TopicDefaults,
+        offset: Offset,
+    ) -> Context<'c> {
+        Context {
+            names,
+            limits,
+            defaults,
+            offset,
+            samples: Vec::new(),
+            limits_reached: Vec::new(),
+        }
+    }
+
+    /// Notes that the record ran into a limit, once.
+    pub fn reach(&mut self, limit: &'static str) {
+        if !self.limits_reached.contains(&limit) {
+            self.limits_reached.push(limit);
+        }
+    }
 }
 
 /// Key and path of the rows into which a run's further calls and branches fold (config.md).
 pub const LIMITED: &str = "limited";
+
+/// Rows that a record may cause to be looked through. A run of so many is looked through at each
+/// record after its end, a bigger one once in so many records that it comes to the same.
+const ROWS_PER_RECORD: usize = 32;
 
 /// A row that may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +75,13 @@ pub enum Item {
     Agent(usize),
     Branch(usize),
     Invocation,
+}
+
+impl Item {
+    /// True for a row that sums over other rows.
+    pub fn is_sum(self) -> bool {
+        matches!(self, Item::Agent(_) | Item::Branch(_) | Item::Invocation)
+    }
 }
 
 /// `run.end`.
@@ -116,20 +154,6 @@ pub struct Proof {
     pub verdict: Option<usize>,
 }
 
-/// Something that should not be.
-#[derive(Clone, Debug)]
-pub struct AnomalySeen {
-    pub row: RowState,
-    pub kind: AnomalyKind,
-    pub about: Name,
-    pub branch: Name,
-    pub agent: Name,
-    pub at: Option<Stamp>,
-    pub count: Option<u64>,
-    pub detail: Option<Name>,
-    pub is_counted: bool,
-}
-
 /// One stretch of one invocation in one partition, held in memory.
 #[derive(Debug)]
 pub struct Segment {
@@ -171,11 +195,30 @@ pub struct Segment {
     pub answers: Vec<LocalAnswer>,
     pub tools: Vec<ToolCall>,
     pub verdicts: Vec<Verdict>,
+    /// Those that forbid something, oldest first.
+    pub verdicts_forbidding: Vec<usize>,
     pub recoveries: Vec<RecoveryDecision>,
     pub anomalies: Vec<AnomalySeen>,
+    /// Each by its kind and what it is about.
+    pub anomalies_by_about: BTreeMap<(AnomalyKind, Name), usize>,
     pub proofs: Vec<Proof>,
+    /// The rows into which further calls fold.
+    pub limited_call: Option<usize>,
+    pub limited_tool: Option<usize>,
+    /// Rows of one kind (`calls_per_run_max`).
+    pub rows_max: usize,
+    /// A row did not fit since this was last asked.
+    pub is_full: bool,
     pub calls_by_id: BTreeMap<Name, usize>,
     pub tools_by_id: BTreeMap<Name, Vec<usize>>,
+    /// Calls by the id of the native event that closed them.
+    pub calls_by_event: BTreeMap<Name, usize>,
+    /// Calls that failed and may be tried again.
+    pub calls_failed: Vec<usize>,
+    /// Calls that only native events told of; some of them no longer.
+    pub calls_unclaimed: Vec<usize>,
+    /// Records told of a call.
+    pub has_told_calls: bool,
     /// The newest native call of each (branch, node path, author).
     pub native_calls: Vec<(Name, Name, Name, usize)>,
     /// Requests to a person that ADK made up and nobody answered yet: (request id, tool call id,
@@ -189,12 +232,18 @@ pub struct Segment {
     pub attributes: Vec<(Name, Name)>,
     pub flags: Flags,
     pub events: u64,
-    pub user_messages: Vec<u64>,
+    pub user_messages: BTreeSet<u64>,
     pub retries: u64,
     pub dirty: Vec<Item>,
-    /// Tools whose execution opened (+1) or closed (−1) since this was last asked.
-    pub tool_changes: Vec<(Name, bool)>,
+    /// Records of the segment when the rows that sum over others were last made.
+    pub summed_at: u32,
+    /// Such a row may have changed since, and waits.
+    pub is_sum_put_off: bool,
+    /// Tools, by index and name, whose execution opened or closed since this was last asked.
+    pub tool_changes: Vec<(usize, Name, bool)>,
     pub tools_open: u32,
+    /// Long-running calls that wait for their answer.
+    pub tools_pending: u32,
     pub counted_status: Option<Status>,
     pub is_wait_counted: bool,
     /// The app under which the open gauge counts it.
@@ -217,8 +266,7 @@ impl Segment {
         self.end
             .as_ref()
             .is_some_and(|end| end.status == RunStatus::Yielded)
-            || self.end.is_none()
-                && (!self.requests.is_empty() || self.tools.iter().any(ToolCall::is_pending))
+            || self.end.is_none() && (!self.requests.is_empty() || self.tools_pending > 0)
     }
 
     /// Status (rules.md §6).
@@ -290,6 +338,14 @@ impl Segment {
             || self.agents.iter().any(|a| a.row.is_exported())
     }
 
+    /// Remembers a proof, while there is room.
+    pub fn prove(&mut self, proof: Proof) {
+        match self.proofs.len() < self.rows_max {
+            true => self.proofs.push(proof),
+            false => self.is_full = true,
+        }
+    }
+
     /// Marks a row as perhaps changed.
     pub fn touch(&mut self, item: Item) {
         self.dirty.push(item);
@@ -354,6 +410,14 @@ impl Segment {
         at: Stamp,
         offset: Offset,
     ) -> usize {
+        let limited = (Name::from(""), Name::from(LIMITED));
+        let is_limited = self.agents.len() >= self.rows_max;
+        self.is_full |= is_limited;
+        let (branch, agent) = match is_limited {
+            true if self.agents.len() > self.rows_max => return self.agents.len() - 1,
+            true => (&limited.0, &limited.1),
+            false => (branch, agent),
+        };
         let same = |run: &&AgentRun| run.branch == *branch && run.agent == *agent;
         let occurrence = self.agents.iter().filter(same).count() as u32;
         let mut row = RowState::new(offset);
@@ -439,7 +503,7 @@ impl Segment {
     /// Notes that a limit of the run was reached: the row is flagged, the limit counted.
     pub fn reach(&mut self, limit: &'static str, cx: &mut Context<'_>) {
         self.flags.insert(Flag::Limited);
-        cx.limit = Some(limit);
+        cx.reach(limit);
         self.touch(Item::Invocation);
     }
 
@@ -458,83 +522,6 @@ impl Segment {
         self.branches.len() - 1
     }
 
-    /// Notes an anomaly about one thing; one of a kind per thing.
-    pub fn anomaly(&mut self, seen: AnomalySeen) {
-        let known = self
-            .anomalies
-            .iter_mut()
-            .find(|known| known.kind == seen.kind && known.about == seen.about);
-        match known {
-            Some(known) => {
-                known.row.speak(seen.row.last);
-                known.count = match (known.count, seen.count) {
-                    (Some(a), Some(b)) => Some(a + b),
-                    (a, b) => a.or(b),
-                };
-            }
-            None => {
-                self.anomalies.push(seen);
-                self.touch(Item::Anomaly(self.anomalies.len() - 1));
-            }
-        }
-    }
-
-    /// Ends without a start, once no start can come any more: a call that no event and no declared
-    /// start explains.
-    pub fn find_orphans(&mut self) {
-        let mut found = Vec::new();
-        for call in &self.calls {
-            let lacks_start = call.attempts.iter().all(|a| a.request().is_none());
-            let is_told = call.has_lifecycle && !call.attempts.is_empty();
-            if is_told && lacks_start && call.native.is_none() {
-                let about = format!("model_call/{}", call.key);
-                found.push((
-                    about,
-                    call.branch.clone(),
-                    call.agent.clone(),
-                    call.last_seen,
-                ));
-            }
-        }
-        for tool in &self.tools {
-            if let Some(end) = tool.end.as_ref().filter(|end| !end.is_not_found)
-                && tool.started_at().is_none()
-            {
-                let about = format!("tool_call/{}", tool.key);
-                found.push((about, tool.branch.clone(), tool.agent.clone(), end.at));
-            }
-        }
-        for (about, branch, agent, at) in found {
-            let (kind, offset) = (AnomalyKind::OrphanEnd, self.row.last);
-            let seen = self.anomaly_at(kind, about, (&branch, &agent), at, offset);
-            self.anomaly(seen);
-        }
-    }
-
-    /// A new anomaly with the least that it needs.
-    pub fn anomaly_at(
-        &self,
-        kind: AnomalyKind,
-        about: String,
-        place: (&Name, &Name),
-        at: Stamp,
-        offset: Offset,
-    ) -> AnomalySeen {
-        let mut row = RowState::new(offset);
-        row.speak(offset);
-        AnomalySeen {
-            row,
-            kind,
-            about: Name::from(about),
-            branch: place.0.clone(),
-            agent: place.1.clone(),
-            at: Some(at),
-            count: None,
-            detail: None,
-            is_counted: false,
-        }
-    }
-
     /// Anything of the run began: a hook that answered for the whole run did not end it.
     pub fn something_started(&mut self) {
         if self.intercepted.is_some() {
@@ -542,9 +529,25 @@ impl Segment {
         }
     }
 
+    /// True where so many records came since the rows that sum over others were last made that
+    /// making them again costs no more a record than in a small run.
+    pub fn is_sum_due(&self) -> bool {
+        let rows = self.calls.len()
+            + self.tools.len()
+            + self.verdicts.len()
+            + self.answers.len()
+            + self.anomalies.len()
+            + self.recoveries.len()
+            + self.agents.len()
+            + self.branches.len();
+        (self.records - self.summed_at) as usize * ROWS_PER_RECORD >= rows
+    }
+
     /// Marks everything as perhaps changed: the segment ended, was released, or was amended after
     /// its end.
     pub fn touch_all(&mut self) {
+        self.summed_at = self.records;
+        self.is_sum_put_off = false;
         self.dirty.clear();
         self.dirty.extend((0..self.calls.len()).map(Item::Call));
         self.dirty.extend((0..self.answers.len()).map(Item::Answer));

@@ -54,7 +54,7 @@ impl Segment {
         if is_seen {
             return;
         }
-        self.proofs.push(Proof {
+        self.prove(Proof {
             branch: place.branch.clone(),
             agent: Some(place.agent.clone()),
             answer: Some(answer),
@@ -62,13 +62,17 @@ impl Segment {
         });
     }
 
-    /// A row for an answer that no model gave.
+    /// A row for an answer that no model gave; beyond the limit the last one is of all others.
     pub(super) fn new_answer(
         &mut self,
         served_by: ServedBy,
         place: &Place,
         cx: &mut Context<'_>,
     ) -> usize {
+        if self.answers.len() >= self.rows_max {
+            self.is_full = true;
+            return self.answers.len() - 1;
+        }
         let same = |a: &&LocalAnswer| a.branch == place.branch && a.agent == place.agent;
         let order = self.answers.iter().filter(same).count() as u32;
         let mut row = RowState::new(cx.offset);
@@ -131,7 +135,7 @@ impl Segment {
             }
         }
         let agent = (hook != "before_run").then(|| place.agent.clone());
-        self.proofs.push(Proof {
+        self.prove(Proof {
             branch: place.branch.clone(),
             agent,
             answer: Some(answer),

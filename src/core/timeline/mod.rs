@@ -4,6 +4,7 @@
 //! Timelines know no batches and no rows. Whether a fact is exported or counted again is the
 //! pipeline's business: what follows from the evidence is derived on every replay alike.
 
+mod anomaly;
 mod apply;
 pub mod branch;
 mod counting;
@@ -59,6 +60,9 @@ const AHEAD_MAX_NS: i64 = 86_400_000_000_000;
 /// An event time that lies further behind its append is flagged (rules.md §1).
 const BEHIND_MAX_NS: i64 = 86_400_000_000_000;
 
+/// Held segments of one invocation id.
+const SIBLINGS_MAX: usize = 256;
+
 /// What the timelines made of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Applied {
@@ -107,6 +111,10 @@ pub struct Timelines {
     evidence: BTreeSet<(Offset, Slot)>,
     /// Open tool executions by tool, for parent links inferred from time.
     open_tools: BTreeMap<Name, BTreeMap<Slot, u32>>,
+    /// The same by call id, for answers that came under an invocation of their own.
+    open_calls: BTreeSet<(Name, Slot)>,
+    by_session: BTreeSet<(Name, Slot)>,
+    by_instance: BTreeSet<(Name, Slot)>,
     open_by_app: BTreeMap<Name, u64>,
     slot_next: Slot,
 }
@@ -125,6 +133,9 @@ impl Timelines {
             deadlines: BTreeSet::new(),
             evidence: BTreeSet::new(),
             open_tools: BTreeMap::new(),
+            open_calls: BTreeSet::new(),
+            by_session: BTreeSet::new(),
+            by_instance: BTreeSet::new(),
             open_by_app: BTreeMap::new(),
             slot_next: 0,
         }
@@ -167,11 +178,13 @@ impl Timelines {
                 if let Some(after) = after {
                     self.supersede(after, at, out);
                 }
+                self.make_room(invocation, at, out);
                 // What came under another invocation begins nothing in the one that it is about.
                 let is_headless = elsewhere.is_some() || self.is_headless(event, stamp, at);
                 let opener = route::Opener {
                     is_headless,
                     is_split,
+                    rows_max: self.settings.limits.calls_per_run_max,
                     at,
                     stamp,
                 };
@@ -187,7 +200,18 @@ impl Timelines {
                 .insert(super::fact::Flag::InvocationIdRepaired);
         }
         self.take(slot, event, stamp, &key, at, out);
+        self.bound(at.offset, out);
         Applied::Applied
+    }
+
+    /// Segments of one invocation are looked through at each of its records: of too many the oldest
+    /// is released.
+    fn make_room(&mut self, invocation: &str, at: RecordAt, out: &mut Vec<Derived>) {
+        let held = self.by_invocation.get(invocation);
+        if let Some(oldest) = held.filter(|held| held.len() >= SIBLINGS_MAX) {
+            let (oldest, cause) = (oldest[0], Cause::Record(at.offset));
+            self.release(oldest, cause, Some("segments_open_max"), out);
+        }
     }
 
     /// Log time has reached `log_time`: releases what has been silent for too long, in order of
@@ -207,6 +231,14 @@ impl Timelines {
             } else {
                 self.release(slot, Cause::Deadline(deadline), None, out);
             }
+        }
+    }
+
+    /// Releases the oldest segment for the sake of the process, after the record at `offset`.
+    pub fn release_oldest(&mut self, offset: Offset, out: &mut Vec<Derived>) {
+        if let Some(&(_, slot)) = self.evidence.first() {
+            let limit = Some("segments_open_max");
+            self.release(slot, Cause::Record(offset), limit, out);
         }
     }
 
@@ -373,7 +405,7 @@ impl Timelines {
             return;
         }
         segment.is_superseded = true;
-        segment.settle_calls(None);
+        segment.settle_calls();
         segment.touch_all();
         self.flush(slot, Cause::Record(at.offset), at.offset, None, out);
     }
@@ -398,17 +430,20 @@ impl Timelines {
         if segment.records < self.settings.limits.records_per_run_max {
             keys.remember(&mut segment.seen);
         }
-        let mut cx = Context {
-            names: &mut self.names,
-            limits: &self.settings.limits,
-            defaults: &self.source.defaults,
-            offset: at.offset,
-            samples: Vec::new(),
-            limit: None,
-        };
+        let defaults = &self.source.defaults;
+        let limits = &self.settings.limits;
+        let mut cx = Context::new(&mut self.names, limits, defaults, at.offset);
+        let instances = segment.instances.len();
+        let had_session = segment.session_id.is_some();
         let instance = segment.instance(event.emitter_instance.as_deref(), cx.names);
         let stamp = Stamp { instance, ..stamp };
         segment.note_envelope(event, stamp, &mut cx);
+        if let Some(session) = segment.session_id.as_ref().filter(|_| !had_session) {
+            self.by_session.insert((session.clone(), slot));
+        }
+        if let Some(instance) = segment.instances.get(instances) {
+            self.by_instance.insert((instance.clone(), slot));
+        }
         if stamp.is_valid && time::lateness(stamp.at, at.log_time).0 > BEHIND_MAX_NS {
             segment
                 .flags
@@ -418,20 +453,23 @@ impl Timelines {
         if segment.is_over() {
             segment.close_denied_starts(&mut cx);
         }
-        let samples = if segment.is_headless {
+        let mut samples = if segment.is_headless {
             Vec::new()
         } else {
             cx.samples
         };
-        let limit = cx.limit;
-        if !samples.is_empty() || limit.is_some() {
-            let evidence_from = segment.evidence_from;
-            let cause = Cause::Record(at.offset);
+        let mut limits = cx.limits_reached.into_iter();
+        let evidence_from = segment.evidence_from;
+        loop {
+            let limit = limits.next();
+            if samples.is_empty() && limit.is_none() {
+                break;
+            }
             out.push(Derived {
                 fact: None,
-                samples,
+                samples: std::mem::take(&mut samples),
                 evidence_from,
-                cause,
+                cause: Cause::Record(at.offset),
                 is_late: false,
                 limit,
             });
@@ -452,15 +490,9 @@ impl Timelines {
         };
         segment.is_released = true;
         segment.speak_release();
-        let mut cx = Context {
-            names: &mut self.names,
-            limits: &self.settings.limits,
-            defaults: &self.source.defaults,
-            offset: segment.row.last,
-            samples: Vec::new(),
-            limit: None,
-        };
-        segment.settle_calls(None);
+        let (limits, defaults) = (&self.settings.limits, &self.source.defaults);
+        let mut cx = Context::new(&mut self.names, limits, defaults, segment.row.last);
+        segment.settle_calls();
         segment.close_denied_starts(&mut cx);
         segment.find_orphans();
         segment.find_leaked_timers();
@@ -489,7 +521,16 @@ impl Timelines {
                 self.by_invocation.remove(&segment.invocation_id);
             }
         }
+        if let Some(session) = segment.session_id {
+            self.by_session.remove(&(session, slot));
+        }
+        for instance in segment.instances {
+            self.by_instance.remove(&(instance, slot));
+        }
         for tool in segment.tools.iter().filter(|tool| tool.was_open) {
+            if let Some(id) = &tool.call_id {
+                self.open_calls.remove(&(id.clone(), slot));
+            }
             if let Some(by_slot) = self.open_tools.get_mut(&tool.tool) {
                 by_slot.remove(&slot);
                 if by_slot.is_empty() {
@@ -508,6 +549,9 @@ impl Timelines {
             && let Some(count) = self.open_by_app.get_mut(&from)
         {
             *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.open_by_app.remove(&from);
+            }
         }
         if let Some(to) = to {
             *self.open_by_app.entry(to).or_insert(0) += 1;
@@ -540,7 +584,7 @@ impl Timelines {
         for item in ready {
             let fact = item.fact.map(Box::new);
             let samples = item.samples;
-            let limit = limit.take();
+            let limit = limit.take().or(item.limit);
             out.push(Derived {
                 fact,
                 samples,

@@ -7,6 +7,7 @@
 
 use super::finish_word::{ERROR_WORDS, is_block_word, is_fine_word};
 use super::hooks::Edit;
+use super::model_records::ATTEMPTS_MAX;
 use super::row::{RowState, push_tight};
 use super::stamp::{Stamp, earliest, latest};
 use crate::core::EventTime;
@@ -207,8 +208,13 @@ impl ModelCall {
             Some(number) => self.attempts.iter().position(|a| a.number == number),
             None => self.attempts.len().checked_sub(1),
         };
+        let is_full = self.attempts.len() >= ATTEMPTS_MAX;
+        let position = position.or(is_full.then_some(ATTEMPTS_MAX - 1));
         let position = position.unwrap_or_else(|| {
-            let next = self.attempts.last().map_or(1, |last| last.number + 1);
+            let next = self
+                .attempts
+                .last()
+                .map_or(1, |last| last.number.saturating_add(1));
             push_tight(&mut self.attempts, Attempt::new(number.unwrap_or(next)));
             self.attempts.len() - 1
         });
@@ -223,7 +229,10 @@ impl ModelCall {
             last.error.as_ref().is_some_and(|error| !is_own(error))
         });
         let number = match number {
-            None if has_failed => self.attempts.last().map(|last| last.number + 1),
+            None if has_failed => self
+                .attempts
+                .last()
+                .map(|last| last.number.saturating_add(1)),
             number => number,
         };
         let attempt = self.attempt(number);

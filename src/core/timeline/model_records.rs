@@ -15,6 +15,9 @@ use crate::core::{EventTime, Name};
 /// Attempts of one call at which runtimes give up (mission.md §3); reaching them is an anomaly.
 pub(super) const RETRIES_MAX: usize = 10;
 
+/// Attempts of one call, ten times as many; further ones fold into the last.
+pub(super) const ATTEMPTS_MAX: usize = 100;
+
 /// Which record of a call asks for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asks {
@@ -165,6 +168,9 @@ impl Segment {
             attempt.report(usage, place.at);
         }
         call.recovered |= said.recovered == Some(true);
+        if !self.calls_failed.contains(&index) {
+            push_tight(&mut self.calls_failed, index);
+        }
         self.note_call(index, event, place, cx);
     }
 
@@ -178,6 +184,7 @@ impl Segment {
         place: &Place,
         cx: &mut Context<'_>,
     ) -> usize {
+        self.has_told_calls = true;
         if let Some(id) = call_id {
             return self.call_by_id(id, asks, usage, place, cx);
         }
@@ -261,8 +268,10 @@ impl Segment {
         ];
         for (calls, flag, count_min) in suspects {
             for index in calls.iter().filter(|_| calls.len() >= count_min) {
-                self.calls[*index].flags.insert(flag);
-                self.touch(Item::Call(*index));
+                if !self.calls[*index].flags.contains(flag) {
+                    self.calls[*index].flags.insert(flag);
+                    self.touch(Item::Call(*index));
+                }
             }
         }
         let newest = || {
@@ -280,26 +289,25 @@ impl Segment {
     }
 
     /// The oldest call of (branch, agent) that only native events told of.
-    fn unclaimed_native(&self, usage: Option<&UsageReport>, place: &Place) -> Option<usize> {
-        self.calls.iter().position(|call| {
-            !call.has_lifecycle
-                && call.native.is_some()
-                && call.may_be_of(usage)
-                && call.may_be_at(place)
+    fn unclaimed_native(&mut self, usage: Option<&UsageReport>, place: &Place) -> Option<usize> {
+        let calls = &self.calls;
+        self.calls_unclaimed
+            .retain(|index| !calls[*index].has_lifecycle);
+        let mut unclaimed = self.calls_unclaimed.iter().copied();
+        unclaimed.find(|index| {
+            let call = &self.calls[*index];
+            call.may_be_of(usage) && call.may_be_at(place)
         })
     }
 
     /// The one row into which a run's further calls fold: what it says is a lower bound.
     fn limited_call(&mut self, place: &Place, cx: &mut Context<'_>) -> usize {
         self.reach("calls_per_run_max", cx);
-        let known = self
-            .calls
-            .iter()
-            .rposition(|call| call.flags.contains(Flag::Limited));
-        known.unwrap_or_else(|| {
+        self.limited_call.unwrap_or_else(|| {
             let key = Name::from(format!("{}/{LIMITED}", self.id));
             let index = self.push_call(key, place, cx);
             self.calls[index].flags.insert(Flag::Limited);
+            self.limited_call = Some(index);
             index
         })
     }
@@ -312,7 +320,7 @@ impl Segment {
     }
 
     fn push_call(&mut self, key: Name, place: &Place, cx: &mut Context<'_>) -> usize {
-        self.agent_goes_on(place);
+        self.settle_failed(&place.branch, &place.agent);
         let row = RowState::new(cx.offset);
         let branch = place.branch.clone();
         let mut call = ModelCall::new(row, key, branch, place.agent.clone(), place.at);
@@ -332,6 +340,10 @@ impl Segment {
         cx: &mut Context<'_>,
     ) {
         let call = &mut self.calls[index];
+        if call.attempts.len() >= ATTEMPTS_MAX {
+            call.flags.insert(Flag::Limited);
+            self.is_full = true;
+        }
         call.row.speak(cx.offset);
         call.seen(place.at);
         call.measured = event.measured.or(call.measured);
@@ -371,32 +383,29 @@ impl Segment {
         self.judge_by_call(index);
     }
 
-    /// The agent begins another call: what failed before will not be tried again, what was denied
-    /// has its answer.
-    fn agent_goes_on(&mut self, place: &Place) {
-        let (branch, agent) = (place.branch.clone(), place.agent.clone());
-        for index in 0..self.calls.len() {
-            let call = &self.calls[index];
-            let same = call.branch == branch && call.agent == agent;
-            if same && !call.is_settled && call.attempts.last().is_some_and(|a| a.error.is_some()) {
-                self.calls[index].is_settled = true;
+    /// No further attempt is expected of the failed calls of an agent: it ended, or went on
+    /// with another call.
+    pub(super) fn settle_failed(&mut self, branch: &Name, agent: &Name) {
+        for index in std::mem::take(&mut self.calls_failed) {
+            let call = &mut self.calls[index];
+            let has_failed = call.attempts.last().is_some_and(|a| a.error.is_some());
+            if call.is_settled || !has_failed {
+                continue;
+            }
+            if call.branch == *branch && call.agent == *agent {
+                call.is_settled = true;
                 self.touch(Item::Call(index));
+            } else {
+                self.calls_failed.push(index);
             }
         }
     }
 
-    /// No further attempt is expected of the calls of an agent (or of all): it ended, or the run
-    /// did.
-    pub(super) fn settle_calls(&mut self, of: Option<(&Name, &Name)>) {
+    /// No further attempt is expected of any call: the run ended.
+    pub(super) fn settle_calls(&mut self) {
         for index in 0..self.calls.len() {
-            let call = &mut self.calls[index];
-            let is_of = of.is_none_or(|(branch, agent)| {
-                call.branch == *branch
-                    && call.agent == *agent
-                    && call.attempts.last().is_some_and(|a| a.error.is_some())
-            });
-            if is_of && !call.is_settled {
-                call.is_settled = true;
+            if !self.calls[index].is_settled {
+                self.calls[index].is_settled = true;
                 self.touch(Item::Call(index));
             }
         }

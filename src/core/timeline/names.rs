@@ -13,6 +13,10 @@ pub struct Names {
     empty: Name,
     /// Names cut since this was last asked.
     cut: u64,
+    /// Names not shared since this was last asked.
+    unshared: u64,
+    /// Names not shared since the table was last cleared of what nobody uses.
+    unshared_since: usize,
 }
 
 impl Names {
@@ -24,6 +28,8 @@ impl Names {
             bytes_max,
             empty: Arc::from(""),
             cut: 0,
+            unshared: 0,
+            unshared_since: 0,
         }
     }
 
@@ -37,8 +43,10 @@ impl Names {
             return name.clone();
         }
         let name: Name = Arc::from(text);
-        if self.known.len() < self.max {
+        if self.has_room() {
             self.known.insert(name.clone());
+        } else {
+            self.unshared += 1;
         }
         name
     }
@@ -70,6 +78,25 @@ impl Names {
     /// True where a name was cut since this was last asked.
     pub fn take_cut(&mut self) -> bool {
         std::mem::take(&mut self.cut) > 0
+    }
+
+    /// True where a name was not shared since this was last asked.
+    pub fn take_unshared(&mut self) -> bool {
+        std::mem::take(&mut self.unshared) > 0
+    }
+
+    /// A full table forgets the names that nobody else holds; not for each name, that would cost
+    /// more than sharing saves.
+    fn has_room(&mut self) -> bool {
+        if self.known.len() < self.max {
+            return true;
+        }
+        self.unshared_since += 1;
+        if self.unshared_since > self.max / 2 {
+            self.unshared_since = 0;
+            self.known.retain(|name| Arc::strong_count(name) > 1);
+        }
+        self.known.len() < self.max
     }
 
     fn bounded<'t>(&mut self, text: &'t str) -> &'t str {

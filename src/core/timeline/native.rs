@@ -122,10 +122,8 @@ impl Segment {
     }
 
     fn user_message(&mut self, hash: u64) {
-        if self.user_messages.contains(&hash) {
+        if !self.user_messages.insert(hash) {
             self.retries += 1;
-        } else {
-            self.user_messages.push(hash);
         }
     }
 
@@ -198,7 +196,9 @@ impl Segment {
                 index
             }
         };
-        self.verdicts_shown_with(index, cx);
+        if native.custom.guardrail.is_some() || native.custom.model_armor_blocked {
+            self.verdicts_shown_with(index, cx);
+        }
         self.join_response(index, native, response, event, place, cx);
     }
 
@@ -215,8 +215,14 @@ impl Segment {
         let key = (place.branch.clone(), path, place.agent.clone());
         self.native_calls
             .retain(|(b, p, a, _)| (b, p, a) != (&key.0, &key.1, &key.2));
+        if self.native_calls.len() >= cx.limits.branches_per_run_max {
+            self.native_calls.remove(0);
+        }
         self.native_calls.push((key.0, key.1, key.2, index));
         let call = &mut self.calls[index];
+        if call.native.is_none() && !call.has_lifecycle {
+            self.calls_unclaimed.push(index);
+        }
         let is_echo = {
             let side = call.native.get_or_insert_with(NativeSide::default);
             let is_echo = !response.is_partial
@@ -248,7 +254,11 @@ impl Segment {
             call.row.end();
             if let Some(id) = native.id.as_deref() {
                 let id = cx.names.id(id);
-                call.native.get_or_insert_with(NativeSide::default).event_id = Some(id);
+                let side = call.native.get_or_insert_with(NativeSide::default);
+                if let Some(older) = side.event_id.replace(id.clone()) {
+                    self.calls_by_event.remove(&older);
+                }
+                self.calls_by_event.insert(id, index);
             }
         }
         self.note_call(index, event, place, cx);
@@ -295,18 +305,20 @@ impl Segment {
         });
         let proof = position.map(|position| self.proofs.remove(position));
         let is_cache = native.custom.cache_hit;
-        let model_answers = self.calls.iter().any(|call| {
-            call.has_lifecycle
-                && call.has_response()
-                && call
-                    .native
-                    .as_ref()
-                    .is_none_or(|side| side.non_partials == 0)
-        });
+        let model_answers = || {
+            self.calls.iter().any(|call| {
+                call.has_lifecycle
+                    && call.has_response()
+                    && call
+                        .native
+                        .as_ref()
+                        .is_none_or(|side| side.non_partials == 0)
+            })
+        };
         let (answer, verdict) = match &proof {
             Some(proof) if proof.answer.is_some() => (proof.answer, own_word),
-            Some(proof) if !response.has_usage && !model_answers => (None, proof.verdict),
-            _ if (is_cache || own_word.is_some()) && !model_answers => (None, own_word),
+            Some(proof) if !response.has_usage && !model_answers() => (None, proof.verdict),
+            _ if (is_cache || own_word.is_some()) && !model_answers() => (None, own_word),
             _ => return false,
         };
         let answer = answer.unwrap_or_else(|| self.new_answer(ServedBy::Hook, place, cx));

@@ -21,10 +21,7 @@ impl Segment {
         response: &Response,
     ) -> Option<usize> {
         let id = native.id.as_deref().filter(|_| !response.is_partial)?;
-        let index = self.calls.iter().position(|call| {
-            let side = call.native.as_ref();
-            side.is_some_and(|side| side.event_id.as_deref() == Some(id))
-        })?;
+        let index = *self.calls_by_event.get(id)?;
         let call = &mut self.calls[index];
         call.flags.insert(Flag::IdConflict);
         if let Some(side) = call.native.as_mut() {
@@ -84,6 +81,9 @@ impl Segment {
         response: &Response,
         place: &Place,
     ) -> Option<usize> {
+        if !self.has_told_calls {
+            return None;
+        }
         // A tool that this response asks for was started by records already: by no later call.
         let is_unseen = |tool: &ToolCall| tool.asked.is_none();
         let asked = native.function_calls.iter().filter_map(|c| c.id.as_deref());

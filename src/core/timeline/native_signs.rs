@@ -59,7 +59,7 @@ impl Segment {
         verdict.target_kind = Some(cx.names.name("model"));
         let call = self.call_of_response(native, response, place);
         verdict.shown = call.map_or(Shown::Alone, Shown::With);
-        let index = self.take_verdict(verdict, place, cx);
+        let index = self.take_verdict(verdict, place, cx)?;
         // The answer itself is at hand: nothing is left to prove of the next one.
         self.proofs.retain(|proof| proof.verdict != Some(index));
         (at_input && self.verdicts[index].forbids()).then_some(index)
@@ -124,15 +124,19 @@ impl Segment {
             .iter()
             .filter(|call| is_synthetic(&call.name))
         {
-            let id = call.id.as_deref().unwrap_or("");
-            if self.requests.iter().any(|(known, ..)| &**known == id) {
+            let id = cx.names.id(call.id.as_deref().unwrap_or(""));
+            if self.requests.len() >= self.rows_max {
+                self.is_full = true;
+                continue;
+            }
+            if self.requests.iter().any(|(known, ..)| *known == id) {
                 continue;
             }
             let (of, tool) = match &call.confirms {
                 Some((id, name)) => (cx.names.id(id), cx.names.name(name)),
                 None => (cx.names.empty(), cx.names.empty()),
             };
-            self.requests.push((cx.names.id(id), of.clone(), tool));
+            self.requests.push((id, of.clone(), tool));
             if !of.is_empty() {
                 self.confirmation_asked(&of, place, cx);
             }

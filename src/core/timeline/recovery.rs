@@ -56,6 +56,10 @@ impl Segment {
             let (branch, agent, order) = (&place.branch, &place.agent, self.recoveries.len());
             call_id = Some(Name::from(format!("{}/{branch}/{agent}/{order}", self.id)));
         }
+        if self.recoveries.len() >= self.rows_max {
+            self.is_full = true;
+            return;
+        }
         let mut row = RowState::new(cx.offset);
         row.speak(cx.offset);
         let decision = RecoveryDecision {

@@ -19,10 +19,14 @@ pub enum Route {
     Opens { after: Option<Slot>, is_split: bool },
 }
 
+/// Runs with an open tool call of one id among which the one that asked is looked for.
+const ASKING_MAX: usize = 1_000;
+
 /// What is known when a segment opens.
 pub struct Opener {
     pub is_headless: bool,
     pub is_split: bool,
+    pub rows_max: usize,
     pub at: RecordAt,
     pub stamp: Stamp,
 }
@@ -222,12 +226,15 @@ impl Timelines {
         for answer in &native.function_responses {
             let id = answer.id.as_deref()?;
             let asks = |segment: &&Segment| {
-                let mut tools = segment.tools.iter();
-                tools.any(|tool| tool.is_open() && tool.call_id.as_deref() == Some(id))
+                let of_id = segment.tools_by_id.get(id).into_iter().flatten();
+                let mut tools = of_id.map(|index| &segment.tools[*index]);
+                tools.any(|tool| tool.is_open() && *tool.tool == *answer.name)
             };
-            let slots = self.open_tools.get(&*answer.name)?.keys();
-            let asked = slots.filter(|slot| self.fits(**slot, event));
-            let asked = asked.filter_map(|slot| self.segments.get(slot).map(|s| &**s));
+            let id = Name::from(id);
+            let all = (id.clone(), Slot::MIN)..=(id, Slot::MAX);
+            let slots = self.open_calls.range(all).take(ASKING_MAX);
+            let asked = slots.filter(|(_, slot)| self.fits(*slot, event));
+            let asked = asked.filter_map(|(_, slot)| self.segments.get(slot).map(|s| &**s));
             let mut asking = asked.filter(asks).map(|segment| &segment.invocation_id);
             let here = asking.next()?;
             if asking.any(|other| other != here) || found.is_some_and(|known| known != here) {
@@ -329,11 +336,21 @@ impl Segment {
             answers: Vec::new(),
             tools: Vec::new(),
             verdicts: Vec::new(),
+            verdicts_forbidding: Vec::new(),
             recoveries: Vec::new(),
             anomalies: Vec::new(),
+            anomalies_by_about: BTreeMap::new(),
             proofs: Vec::new(),
+            limited_call: None,
+            limited_tool: None,
+            rows_max: opener.rows_max,
+            is_full: false,
             calls_by_id: BTreeMap::new(),
             tools_by_id: BTreeMap::new(),
+            calls_by_event: BTreeMap::new(),
+            calls_failed: Vec::new(),
+            calls_unclaimed: Vec::new(),
+            has_told_calls: false,
             native_calls: Vec::new(),
             requests: Vec::new(),
             requests_before: Vec::new(),
@@ -342,11 +359,14 @@ impl Segment {
             attributes: Vec::new(),
             flags,
             events: 0,
-            user_messages: Vec::new(),
+            user_messages: BTreeSet::new(),
             retries: 0,
             dirty: Vec::new(),
+            summed_at: 0,
+            is_sum_put_off: false,
             tool_changes: Vec::new(),
             tools_open: 0,
+            tools_pending: 0,
             counted_status: None,
             is_wait_counted: false,
             open_app: None,

@@ -1,10 +1,12 @@
 //! Records that speak for a session, not for a run: a compaction, a producer's loss.
 
-use super::invocation::{Context, Segment};
+use super::invocation::Context;
 use super::{Applied, Derived, RecordAt, Slot, Timelines, apply};
+use crate::core::Name;
 use crate::core::event::{EventKind, RuntimeEvent};
 use crate::core::fact::AnomalyKind;
 use crate::core::ledger::Cause;
+use std::collections::BTreeSet;
 
 impl Timelines {
     /// A compaction under an id that no run has is no invocation but maintenance of a session: it
@@ -16,11 +18,7 @@ impl Timelines {
         out: &mut Vec<Derived>,
     ) -> Applied {
         let session = event.session_id.as_deref();
-        let mut of_session =
-            self.segments.iter().rev().filter(|(_, segment)| {
-                session.is_some() && segment.session_id.as_deref() == session
-            });
-        let newest = of_session.next().map(|(slot, _)| *slot);
+        let newest = session.and_then(|id| newest_of(&self.by_session, id).next());
         let only = self
             .segments
             .keys()
@@ -36,14 +34,8 @@ impl Timelines {
         };
         segment.last_logged_at = segment.last_logged_at.max(at.log_time);
         segment.row.speak(at.offset);
-        let mut cx = Context {
-            names: &mut self.names,
-            limits: &self.settings.limits,
-            defaults: &self.source.defaults,
-            offset: at.offset,
-            samples: Vec::new(),
-            limit: None,
-        };
+        let (limits, defaults) = (&self.settings.limits, &self.source.defaults);
+        let mut cx = Context::new(&mut self.names, limits, defaults, at.offset);
         let place = apply::Place {
             branch: cx.names.empty(),
             node_path: None,
@@ -67,33 +59,40 @@ impl Timelines {
         let session = event.session_id.as_deref();
         let instance = event.emitter_instance.as_deref();
         let stamp = self.stamp(event, at);
-        let speaks_for = |segment: &Segment| match session {
-            Some(session) => segment.session_id.as_deref() == Some(session),
-            None => instance.is_some_and(|i| segment.instances.iter().any(|known| &**known == i)),
+        let (held, of) = match session {
+            Some(session) => (&self.by_session, Some(session)),
+            None => (&self.by_instance, instance),
         };
-        let slots: Vec<Slot> = self
-            .segments
-            .iter()
-            .filter(|(_, segment)| speaks_for(segment))
-            .map(|(slot, _)| *slot)
+        // One record must not cost more than a big run does.
+        let most = self.settings.limits.calls_per_run_max;
+        let mut slots: Vec<Slot> = of
+            .into_iter()
+            .flat_map(|of| newest_of(held, of))
+            .take(most + 1)
             .collect();
+        let limit = (slots.len() > most).then_some("calls_per_run_max");
+        slots.truncate(most);
+        slots.reverse();
         for slot in &slots {
             let Some(segment) = self.segments.get_mut(slot) else {
                 continue;
             };
-            segment.has_gap = true;
+            let is_first = !std::mem::replace(&mut segment.has_gap, true);
             segment.row.speak(at.offset);
             segment.last_logged_at = segment.last_logged_at.max(at.log_time);
             let empty = self.names.empty();
-            let about = format!("emitter/{}", instance.unwrap_or(""));
+            let about = format!("emitter/{}", self.names.name(instance.unwrap_or("")));
             let kind = AnomalyKind::ProducerGap;
             let mut seen = segment.anomaly_at(kind, about, (&empty, &empty), stamp, at.offset);
             seen.count = dropped;
             segment.anomaly(seen);
-            if segment.is_over() {
+            if segment.is_over() && is_first {
                 segment.touch_all();
             }
             self.flush(*slot, Cause::Record(at.offset), at.offset, None, out);
+        }
+        if let Some((limit, derived)) = limit.zip(out.last_mut()) {
+            derived.limit = derived.limit.or(Some(limit));
         }
         if slots.is_empty() {
             Applied::Ignored
@@ -101,6 +100,13 @@ impl Timelines {
             Applied::Applied
         }
     }
+}
+
+/// The held segments under a name, newest first.
+fn newest_of(held: &BTreeSet<(Name, Slot)>, name: &str) -> impl Iterator<Item = Slot> {
+    let name = Name::from(name);
+    let all = (name.clone(), Slot::MIN)..=(name, Slot::MAX);
+    held.range(all).rev().map(|(_, slot)| *slot)
 }
 
 /// True for an event that only tells of a compaction.

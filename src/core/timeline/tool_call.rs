@@ -56,6 +56,8 @@ pub struct ToolCall {
     pub edits: Vec<Edit>,
     /// Whether the segment counts it as an open execution.
     pub was_open: bool,
+    /// Whether the segment counts it as waiting for its answer.
+    pub was_pending: bool,
     pub flags: Flags,
     pub counted: super::counting::CountedTool,
 }
@@ -89,6 +91,7 @@ impl ToolCall {
             recovered: false,
             edits: Vec::new(),
             was_open: false,
+            was_pending: false,
             flags: Flags::default(),
             counted: super::counting::CountedTool::default(),
         }

@@ -150,8 +150,10 @@ impl Segment {
             .collect();
         if open.len() > 1 {
             for index in &open {
-                self.tools[*index].flags.insert(Flag::AmbiguousPairing);
-                self.touch(Item::Tool(*index));
+                if !self.tools[*index].flags.contains(Flag::AmbiguousPairing) {
+                    self.tools[*index].flags.insert(Flag::AmbiguousPairing);
+                    self.touch(Item::Tool(*index));
+                }
             }
         }
         open.first().copied()
@@ -184,7 +186,7 @@ impl Segment {
             let of_id = self.tools_by_id.entry(id.clone()).or_default();
             let next = of_id
                 .last()
-                .map_or(1, |last| self.tools[*last].execution + 1);
+                .map_or(1, |last| self.tools[*last].execution.saturating_add(1));
             call.execution = execution.unwrap_or(next);
             of_id.push(index);
             call.call_id = Some(id);
@@ -197,17 +199,14 @@ impl Segment {
     /// The one row into which a run's further tool calls fold.
     fn limited_tool(&mut self, place: &Place, cx: &mut Context<'_>) -> usize {
         self.reach("calls_per_run_max", cx);
-        let known = self
-            .tools
-            .iter()
-            .rposition(|call| call.flags.contains(Flag::Limited));
-        known.unwrap_or_else(|| {
+        self.limited_tool.unwrap_or_else(|| {
             let key = Name::from(format!("{}/{LIMITED}", self.id));
             let row = RowState::new(cx.offset);
             let tool = cx.names.name(LIMITED);
             let mut call = ToolCall::new(row, key, tool, place.agent.clone(), place.branch.clone());
             call.flags.insert(Flag::Limited);
             push_tight(&mut self.tools, call);
+            self.limited_tool = Some(self.tools.len() - 1);
             self.tools.len() - 1
         })
     }
@@ -223,6 +222,15 @@ impl Segment {
             call.branch = place.branch.clone();
         }
         let run = call.agent_run;
+        let is_pending = call.is_pending();
+        if is_pending != call.was_pending {
+            call.was_pending = is_pending;
+            self.tools_pending = if is_pending {
+                self.tools_pending + 1
+            } else {
+                self.tools_pending - 1
+            };
+        }
         let is_open = call.is_open();
         if is_open != call.was_open {
             call.was_open = is_open;
@@ -232,7 +240,7 @@ impl Segment {
                 self.tools_open - 1
             };
             self.tool_changes
-                .push((self.tools[index].tool.clone(), is_open));
+                .push((index, self.tools[index].tool.clone(), is_open));
         }
         if let Some(run) = run {
             let agent = &mut self.agents[run];
