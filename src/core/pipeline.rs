@@ -103,7 +103,6 @@ struct Assigned {
     source: LogSource,
     records_read: u64,
     timelines: Timelines,
-    committed_last: Option<Watermark>,
     commit_due: Now,
 }
 
@@ -302,7 +301,6 @@ impl Pipeline {
                 source,
                 records_read: 0,
                 timelines,
-                committed_last: None,
                 commit_due,
             },
         );

@@ -96,12 +96,19 @@ pub enum Fault {
     SlowSaves,
     /// The partitions of a process that died wait for its return.
     StaticMembers,
+    /// Once all is settled, the topic is deleted and made anew; the group's marks stay.
+    MadeAnew,
+    /// The log loses its oldest records, read or not.
+    Retention,
+    /// Producers say the time of their records, by clocks that differ.
+    CreateTime,
 }
 
 use Fault::{
-    AnyOrder, Crash, Duplicates, FailingInserts, Handover, LongTools, Lost, LostAcks, LostCommits,
-    OrderlyRestart, OutOfTime, Pauses, Poison, Quiet, SinkDown, SlowDeadLetters, SlowInserts,
-    SlowSaves, SomeStateFiles, Stalls, StateFiles, StaticMembers, Strays, TinyLimits, Tombstones,
+    AnyOrder, Crash, CreateTime, Duplicates, FailingInserts, Handover, LongTools, Lost, LostAcks,
+    LostCommits, MadeAnew, OrderlyRestart, OutOfTime, Pauses, Poison, Quiet, Retention, SinkDown,
+    SlowDeadLetters, SlowInserts, SlowSaves, SomeStateFiles, Stalls, StateFiles, StaticMembers,
+    Strays, TinyLimits, Tombstones,
 };
 
 /// A named choice of faults: some in every seed, of the others a random half.
@@ -113,7 +120,7 @@ pub struct Mix {
 }
 
 /// Every mix, from calm to everything.
-pub const MIXES: [Mix; 14] = [
+pub const MIXES: [Mix; 17] = [
     Mix {
         name: "calm",
         always: &[],
@@ -255,6 +262,49 @@ pub const MIXES: [Mix; 14] = [
         ],
     },
     Mix {
+        name: "made_anew",
+        always: &[MadeAnew],
+        may: &[
+            Crash,
+            Handover,
+            OrderlyRestart,
+            LostCommits,
+            SlowInserts,
+            AnyOrder,
+            TinyLimits,
+            LongTools,
+            Poison,
+        ],
+    },
+    Mix {
+        name: "retention",
+        always: &[Retention],
+        may: &[
+            Crash,
+            Handover,
+            OrderlyRestart,
+            SlowInserts,
+            SinkDown,
+            AnyOrder,
+            TinyLimits,
+            LongTools,
+        ],
+    },
+    Mix {
+        name: "create_time",
+        always: &[CreateTime],
+        may: &[
+            Crash,
+            Handover,
+            OrderlyRestart,
+            SlowInserts,
+            Strays,
+            LongTools,
+            AnyOrder,
+            TinyLimits,
+        ],
+    },
+    Mix {
         name: "everything",
         always: &[],
         may: &[
@@ -317,16 +367,16 @@ pub struct Strike {
 pub fn strikes(
     faults: &Faults,
     dice: &mut Dice,
-    end_ms: i64,
+    (from_ms, end_ms): (i64, i64),
     gap: Option<(i64, i64)>,
 ) -> Vec<Strike> {
     let mut strikes = Vec::new();
-    for fault in [Crash, Handover, OrderlyRestart, Lost] {
+    for fault in [Crash, Handover, OrderlyRestart, Lost, Retention] {
         if !faults.has(fault) {
             continue;
         }
         for _ in 0..dice.range(1, 6) {
-            let at_ms = dice.range(500, end_ms);
+            let at_ms = dice.range(from_ms + 500, end_ms);
             strikes.push(Strike { at_ms, fault });
             if dice.percent(40) {
                 // And again, before the successor has rebuilt what it took over.

@@ -87,10 +87,9 @@ impl World {
                 if is_down || chance(Fault::FailingInserts, 40, dice) {
                     return false;
                 }
-                if let Err(error) = self.sink.insert(facts) {
-                    self.error.get_or_insert(error);
-                }
-                !chance(Fault::LostAcks, 40, dice)
+                let is_lost = chance(Fault::LostAcks, 40, dice);
+                self.insert(facts);
+                !is_lost
             }
             Load::Letter {
                 at,

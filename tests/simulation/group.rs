@@ -2,14 +2,20 @@
 //!
 //! It decides nothing about records; the marks that it hands over are the pipelines' own.
 
-use super::faults::{Fault, Strike};
+use super::faults::{Dice, Fault, Strike};
 use super::flights::Load;
-use super::workload::PARTITIONS;
+use super::rows::Sink;
+use super::tables::Counters;
+use super::workload::{self, Begin, PARTITIONS, Silence};
 use super::world::{Daemon, Draining, PROCESSES, Position, World, offset, partition_id, source};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use tachograph::core::Offset;
-use tachograph::core::ledger::take_over;
+use tachograph::core::ledger::{TakeOver, take_over};
 use tachograph::core::pipeline::{Input, Pipeline, Settings};
+
+/// Sessions and runs of a topic that was made anew are numbered from here.
+const ANEW_SERIAL: u64 = 1_000_000;
 
 impl World {
     pub fn strike(&mut self, strike: Strike) {
@@ -29,6 +35,7 @@ impl World {
             Fault::Lost if up.len() > 1 => self.lose(index),
             Fault::Handover => self.revoke(index, false),
             Fault::OrderlyRestart => self.revoke(index, true),
+            Fault::Retention => self.retain(),
             _ => {}
         }
     }
@@ -113,6 +120,76 @@ impl World {
         self.processes[index] = Some(daemon);
     }
 
+    /// The log of a partition loses its oldest records. Who has not read them finds nothing there, and
+    /// begins anew at what is left.
+    fn retain(&mut self) {
+        let partition = self.dice.index(PARTITIONS);
+        let (start, end) = (self.log_start[partition], offset(self.written[partition]).0);
+        self.log_start[partition] = self.dice.range(start, end + 1);
+        let start = self.log_start[partition];
+        for index in 0..PROCESSES {
+            let Some(mut daemon) = self.processes[index].take() else {
+                continue;
+            };
+            let is_behind = |position: &Position| position.next < start;
+            if daemon.positions.get(&partition).is_some_and(is_behind) {
+                daemon.positions.remove(&partition);
+                let id = partition_id(partition);
+                self.tell(&mut daemon, Input::Lost { partition: id });
+                self.broker.owner[partition] = None;
+                self.broker.assign_at[partition] = self.now_ms;
+            }
+            self.processes[index] = Some(daemon);
+        }
+    }
+
+    /// Notes whose records are gone before they were settled, and that their number is told.
+    fn bereave(&mut self, partition: usize, resume_from: i64, taken: &TakeOver) {
+        let gone = resume_from..self.log_start[partition];
+        if taken.is_void || gone.is_empty() {
+            return;
+        }
+        let records = &self.log.partitions[partition];
+        for index in gone.clone() {
+            let index = usize::try_from(index).expect("offsets are not negative");
+            let payload = records[index].payload.as_deref().unwrap_or_default();
+            let value: Value = serde_json::from_slice(payload).unwrap_or_default();
+            let invocation = value["invocation_id"].as_str().unwrap_or_default();
+            self.bereft.insert(invocation.to_owned());
+        }
+        let unread = gone.end - self.most_read[partition].max(gone.start);
+        let told = i64::try_from(taken.lost_records).expect("a short log");
+        if told < unread {
+            self.fail(format!("{unread} records lost unread, {told} told"));
+        }
+    }
+
+    /// The topic is deleted and made anew while everybody is away. What the group had committed stays.
+    pub fn make_anew(&mut self, seed: u64) {
+        self.processes
+            .iter_mut()
+            .for_each(|process| *process = None);
+        self.broker.owner = [None; PARTITIONS];
+        self.broker.assign_at = [self.now_ms; PARTITIONS];
+        for at_ms in &mut self.restart_at {
+            *at_ms = self.now_ms + self.dice.range(50, 3_000);
+        }
+        let limits = &self.settings.limits;
+        let silence = Silence::new(limits.silence_max, limits.tool_silence_max);
+        let begin = Begin {
+            ms: self.now_ms + 6_000,
+            serial: ANEW_SERIAL,
+        };
+        self.log = workload::write(&mut Dice::new(seed, 3), &self.faults, silence, begin);
+        self.written = [0; PARTITIONS];
+        self.most_read = [0; PARTITIONS];
+        self.poison = Default::default();
+        self.letters.clear();
+        self.sink = Sink::default();
+        self.counters = Counters::default();
+        self.is_calm = false;
+    }
+
     pub fn start(&mut self, index: usize) {
         self.lives += 1;
         let settings = Settings {
@@ -162,8 +239,14 @@ impl World {
             };
             self.broker.owner[partition] = Some(daemon.life);
             let committed = self.broker.committed[partition];
-            let log = Offset(0)..offset(self.written[partition]);
-            let next = take_over(committed, &log).start.0;
+            let log = Offset(self.log_start[partition])..offset(self.written[partition]);
+            let taken = take_over(committed, &log);
+            self.bereave(
+                partition,
+                committed.map_or(0, |marks| marks.resume_from.0),
+                &taken,
+            );
+            let next = taken.start.0;
             daemon
                 .positions
                 .insert(partition, Position { next, newest: None });

@@ -19,7 +19,7 @@ mod tables;
 mod workload;
 mod world;
 
-use faults::{MIXES, Mix};
+use faults::{Fault, MIXES, Mix};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -54,6 +54,13 @@ fn history(seed: u64, mix: &Mix) -> Result<Tally, String> {
         world.expect_letters(expected.letters.keys().copied());
         world.run()?;
         compare::verdict(&world, &expected)?;
+        if world.faults.has(Fault::MadeAnew) {
+            world.make_anew(seed);
+            let expected = oracle::expect(&world.log, silence);
+            world.expect_letters(expected.letters.keys().copied());
+            world.run()?;
+            compare::verdict(&world, &expected)?;
+        }
         let mut tally = world.tally.clone();
         tally.segments = expected.segments;
         tally.headless = expected.headless;
@@ -135,5 +142,5 @@ macro_rules! mixes {
 
 mixes! {
     calm crashes graceful out_of_time zombies flaky_sink lost_acks backpressure poison_strays
-    pauses quiet state_files state_take_over everything
+    pauses quiet state_files state_take_over made_anew retention create_time everything
 }

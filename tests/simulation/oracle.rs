@@ -84,15 +84,18 @@ pub fn expect(log: &Log, silence: Silence) -> Expected {
     let mut invocations: BTreeMap<String, Vec<Segment>> = BTreeMap::new();
     for (partition, records) in log.partitions.iter().enumerate() {
         let mut segments: Vec<Segment> = Vec::new();
+        // Log time never goes backwards, whoever says the times of records.
+        let mut log_time = i64::MIN;
         for (offset, record) in records.iter().enumerate() {
+            log_time = log_time.max(record.logged_at);
             for segment in &mut segments {
-                segment.is_held &= segment.deadline_ms(silence) >= record.logged_at;
+                segment.is_held &= segment.deadline_ms(silence) >= log_time;
             }
             let Some(payload) = &record.payload else {
                 continue;
             };
             match refusal(payload) {
-                Ok(value) => place(&mut segments, value, record.logged_at, silence),
+                Ok(value) => place(&mut segments, value, log_time, silence),
                 Err(reason) => {
                     let offset = i64::try_from(offset).expect("short log");
                     expected.letters.insert((partition, offset), reason);

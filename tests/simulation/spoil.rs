@@ -2,9 +2,21 @@
 //!
 //! It adds lines to those that are written; it changes none.
 
-use super::faults::Fault;
-use super::workload::{Line, MODELS, PARTITIONS, Writer};
+use super::faults::{Dice, Fault, Faults};
+use super::workload::{Line, Log, MODELS, PARTITIONS, Writer};
 use serde_json::json;
+
+/// By how much the clocks of producers differ, ms.
+const CLOCKS_DIFFER_MS: i64 = 250;
+
+/// Where producers say the times of their records, those differ as their clocks do.
+pub fn clocks(mut log: Log, faults: &Faults, dice: &mut Dice) -> Log {
+    if faults.has(Fault::CreateTime) {
+        let records = log.partitions.iter_mut().flatten();
+        records.for_each(|record| record.logged_at -= dice.range(0, CLOCKS_DIFFER_MS));
+    }
+    log
+}
 
 impl Writer<'_> {
     /// Records that come late, alone, or for nothing anybody knows.
@@ -31,7 +43,8 @@ impl Writer<'_> {
                 2 => (late_ms - 20, late_ms),
                 _ => {
                     who.invocation = format!("x-{}", self.serial);
-                    let logged_ms = self.dice.range(0, end_ms + 1).max(self.silence.longest());
+                    let earliest = self.begin_ms + self.silence.longest();
+                    let logged_ms = self.dice.range(self.begin_ms, end_ms + 1).max(earliest);
                     (
                         self.dice
                             .pick(&[logged_ms - 10, logged_ms - self.silence.longest()]),
@@ -69,7 +82,10 @@ impl Writer<'_> {
             spoilt.extend((0..self.dice.range(2, 10)).map(|_| None));
         }
         for payload in spoilt {
-            let (partition, logged_ms) = (self.dice.index(PARTITIONS), self.dice.range(0, end_ms));
+            let partition = self.dice.index(PARTITIONS);
+            let logged_ms = self
+                .dice
+                .range(self.begin_ms, end_ms.max(self.begin_ms + 1));
             self.lines.push(Line {
                 partition,
                 logged_ms,

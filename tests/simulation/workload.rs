@@ -5,6 +5,7 @@
 //! records is in them.
 
 use super::faults::{Dice, Fault, Faults};
+use super::spoil;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -100,6 +101,8 @@ pub struct Writer<'a> {
     pub silence: Silence,
     pub lines: Vec<Line>,
     pub serial: u64,
+    /// The log's first moment, ms.
+    pub begin_ms: i64,
     /// The lane's clock, ms.
     pub t: i64,
     /// Log time of the lane's last record: a producer's records keep their order.
@@ -111,8 +114,15 @@ pub struct Writer<'a> {
     pub paused: Vec<Paused>,
 }
 
+/// Where a log begins: its first moment, ms, and the first number of its sessions and runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Begin {
+    pub ms: i64,
+    pub serial: u64,
+}
+
 /// Writes the log of one seed.
-pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
+pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence, begin: Begin) -> Log {
     let is_quiet = faults.has(Fault::Quiet);
     // A quiet world lives longer, with less in it.
     let length = dice.range(6_000, 16_000);
@@ -121,7 +131,8 @@ pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
         faults,
         silence,
         lines: Vec::new(),
-        serial: 0,
+        serial: begin.serial,
+        begin_ms: begin.ms,
         t: 0,
         logged_ms: 0,
         breath: None,
@@ -130,7 +141,7 @@ pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
         paused: Vec::new(),
     };
     let length = if is_quiet { 3 * length } else { length };
-    writer.phase(0, length, is_quiet);
+    writer.phase(begin.ms, length, is_quiet);
     let mut gap = None;
     if faults.has(Fault::Pauses) {
         let from = writer.last_ms() + 1;
@@ -145,7 +156,8 @@ pub fn write(dice: &mut Dice, faults: &Faults, silence: Silence) -> Log {
         writer.strays();
     }
     writer.spoil();
-    lay_out(writer.lines, gap)
+    let log = lay_out(writer.lines, gap);
+    spoil::clocks(log, faults, dice)
 }
 
 fn lay_out(mut lines: Vec<Line>, gap: Option<(i64, i64)>) -> Log {

@@ -7,7 +7,7 @@ use super::flights::{Flight, Load};
 use super::hosts::{File, Host};
 use super::rows::Sink;
 use super::tables::{Counters, Tally, told};
-use super::workload::{self, EPOCH_MS, Log, PARTITIONS, Silence};
+use super::workload::{self, Begin, EPOCH_MS, Log, PARTITIONS, Silence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +74,12 @@ pub struct World {
     pub now_ms: i64,
     /// Records written so far, by partition.
     pub written: [usize; PARTITIONS],
+    /// The oldest records that are still there.
+    pub log_start: [i64; PARTITIONS],
+    /// Records that somebody has read, by partition.
+    pub most_read: [i64; PARTITIONS],
+    /// Invocations that retention took records of before those were settled.
+    pub bereft: BTreeSet<String>,
     pub broker: Broker,
     pub sink: Sink,
     pub letters: BTreeMap<(usize, i64), (DeadLetterReason, Vec<u8>)>,
@@ -108,6 +114,18 @@ fn limits(faults: &Faults, dice: &mut Dice) -> Limits {
     }
 }
 
+/// What can be compared of rows: where producers say the time, the log time of a segment's first
+/// record hangs on where reading began (facts.md §8.1).
+pub fn comparable(facts: &[Fact], faults: &Faults) -> Vec<Fact> {
+    let mut facts = facts.to_vec();
+    if faults.has(Fault::CreateTime) {
+        facts
+            .iter_mut()
+            .for_each(|fact| fact.segment_logged_at = LogTime(0));
+    }
+    facts
+}
+
 /// The topic partition as every process sees it.
 pub fn source(partition: usize) -> LogSource {
     LogSource {
@@ -133,7 +151,7 @@ impl World {
         let limits = limits(&faults, &mut dice);
         let hosts = Host::all(&faults, &mut dice);
         let silence = Silence::new(limits.silence_max, limits.tool_silence_max);
-        let log = workload::write(&mut Dice::new(seed, 2), &faults, silence);
+        let log = workload::write(&mut Dice::new(seed, 2), &faults, silence, Begin::default());
         let sink_down = faults.has(Fault::SinkDown).then(|| {
             let from = dice.range(0, log.end_ms.max(2) / 2);
             (from, from + dice.range(1_000, 8_000))
@@ -152,6 +170,9 @@ impl World {
             log,
             now_ms: 0,
             written: [0; PARTITIONS],
+            log_start: [0; PARTITIONS],
+            most_read: [0; PARTITIONS],
+            bereft: BTreeSet::new(),
             broker: Broker::default(),
             sink: Sink::default(),
             letters: BTreeMap::new(),
@@ -184,8 +205,9 @@ impl World {
     /// Lives through the whole log with its faults, then lets everything settle.
     pub fn run(&mut self) -> Result<(), String> {
         self.tally.records = self.log.partitions.iter().map(|p| p.len() as u64).sum();
-        let end_ms = self.log.end_ms + 500;
-        let mut strikes = strikes(&self.faults, &mut self.dice, end_ms, self.log.gap);
+        let end_ms = self.log.end_ms.max(self.now_ms) + 500;
+        let span = (self.now_ms, end_ms.max(self.now_ms + 501));
+        let mut strikes = strikes(&self.faults, &mut self.dice, span, self.log.gap);
         strikes.reverse();
         while self.now_ms < end_ms {
             self.pass_time();
@@ -283,11 +305,11 @@ impl World {
             }
         }
         self.give_away();
-        for (_, facts) in self.orphans.extract_if(.., |(due, _)| *due <= self.now_ms) {
-            if let Err(error) = self.sink.insert(&facts) {
-                self.error.get_or_insert(error);
-            }
-        }
+        let due: Vec<_> = self
+            .orphans
+            .extract_if(.., |(due, _)| *due <= self.now_ms)
+            .collect();
+        due.iter().for_each(|(_, facts)| self.insert(facts));
         for index in 0..PROCESSES {
             let Some(mut daemon) = self.processes[index].take() else {
                 continue;
@@ -359,6 +381,7 @@ impl World {
         let index = usize::try_from(position.next).expect("offsets are not negative");
         let record = self.log.partitions[partition][index].clone();
         position.next += 1;
+        self.most_read[partition] = self.most_read[partition].max(position.next);
         position.newest = Some((record.logged_at, self.now_ms));
         self.tally.deliveries += 1;
         let input = Input::Record {
@@ -454,6 +477,15 @@ impl World {
         }
     }
 
+    /// Rows arrive in the table. Of a run that lost records nothing can be said.
+    pub fn insert(&mut self, facts: &[Fact]) {
+        let mut facts = comparable(facts, &self.faults);
+        facts.retain(|fact| !self.bereft.contains(&*fact.invocation_id));
+        if let Err(error) = self.sink.insert(&facts) {
+            self.fail(error);
+        }
+    }
+
     /// The coordinator takes a commit from the owner only.
     pub fn commit(&mut self, life: u64, partition: PartitionId, marks: Watermark) {
         let partition = usize::try_from(partition.0).expect("few partitions");
@@ -498,11 +530,6 @@ impl World {
         for partition in 0..PARTITIONS {
             let end = offset(self.log.partitions[partition].len());
             let marks = self.broker.committed[partition];
-            if end == Offset(0) {
-                // A lost commit of an empty partition is not repeated: nothing changes that could
-                // be said.
-                continue;
-            }
             let is_passed = marks.is_some_and(|m| m.resume_from == end && m.exported_below == end);
             if !is_passed {
                 return Err(format!(

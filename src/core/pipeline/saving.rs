@@ -176,12 +176,9 @@ impl Pipeline {
                 continue;
             };
             assigned.commit_due = Now(now.0 + self.settings.limits.commit_interval);
-            if let Some(watermark) = marks
-                && assigned.committed_last != Some(watermark)
-            {
-                assigned.committed_last = Some(watermark);
-                commits.push((partition, watermark));
-            }
+            // Also what was said before: a commit may have got lost, and of an empty partition that
+            // was made anew the old marks would come true again as it grows.
+            commits.extend(marks.map(|watermark| (partition, watermark)));
         }
         commits
     }
