@@ -4,6 +4,7 @@
 //! It knows neither records nor daemons; the world acts on what is written here.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The only source of chance: splitmix64 from one seed.
 #[derive(Clone, Debug)]
@@ -351,6 +352,28 @@ impl Faults {
     /// True where at least some hosts keep a state file.
     pub fn has_state_files(&self) -> bool {
         self.has(StateFiles) || self.has(SomeStateFiles)
+    }
+}
+
+/// The silences that the workload must keep within or go beyond.
+#[derive(Clone, Copy, Debug)]
+pub struct Silence {
+    pub max_ms: i64,
+    pub tool_max_ms: i64,
+}
+
+impl Silence {
+    pub fn new(max: Duration, tool_max: Duration) -> Silence {
+        let ms = |span: Duration| i64::try_from(span.as_millis()).expect("short");
+        Silence {
+            max_ms: ms(max),
+            tool_max_ms: ms(tool_max),
+        }
+    }
+
+    /// Nothing is held for longer than this after its last record.
+    pub fn longest(self) -> i64 {
+        self.max_ms + self.tool_max_ms + 2_000
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! It decides nothing about records; the marks that it hands over are the pipelines' own.
 
-use super::faults::{Dice, Fault, Strike};
+use super::faults::{Dice, Fault, Silence, Strike};
 use super::flights::Load;
 use super::rows::Sink;
 use super::tables::Counters;
-use super::workload::{self, Begin, PARTITIONS, Silence};
+use super::workload::{self, Begin, PARTITIONS};
 use super::world::{Daemon, Draining, PROCESSES, Position, World, offset, partition_id, source};
 use serde_json::Value;
 use std::collections::BTreeMap;

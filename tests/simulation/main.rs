@@ -19,13 +19,12 @@ mod tables;
 mod workload;
 mod world;
 
-use faults::{Fault, MIXES, Mix};
+use faults::{Fault, MIXES, Mix, Silence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tables::Tally;
-use workload::Silence;
 use world::World;
 
 /// Seeds of a mix where the environment names no other number.

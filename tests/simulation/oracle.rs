@@ -4,7 +4,8 @@
 //! No streaming, no offsets to resume from, no marks. It says what must be in the tables and in the
 //! counters, as text.
 
-use super::workload::{Log, Silence};
+use super::faults::Silence;
+use super::workload::Log;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

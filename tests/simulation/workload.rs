@@ -4,10 +4,9 @@
 //! The log is written whole before the world starts; it knows no daemon. Whatever may happen to
 //! records is in them.
 
-use super::faults::{Dice, Fault, Faults};
+use super::faults::{Dice, Fault, Faults, Silence};
 use super::spoil;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// The broker's clock, in ms since 1970, when the world's clock shows 0.
 pub const EPOCH_MS: i64 = 1_772_445_600_000;
@@ -40,28 +39,6 @@ pub struct Log {
     pub gap: Option<(i64, i64)>,
     /// When the last record is written, in ms of the world's clock.
     pub end_ms: i64,
-}
-
-/// The silences that the workload must keep within or go beyond.
-#[derive(Clone, Copy, Debug)]
-pub struct Silence {
-    pub max_ms: i64,
-    pub tool_max_ms: i64,
-}
-
-impl Silence {
-    pub fn new(max: Duration, tool_max: Duration) -> Silence {
-        let ms = |span: Duration| i64::try_from(span.as_millis()).expect("short");
-        Silence {
-            max_ms: ms(max),
-            tool_max_ms: ms(tool_max),
-        }
-    }
-
-    /// Nothing is held for longer than this after its last record.
-    pub fn longest(self) -> i64 {
-        self.max_ms + self.tool_max_ms + 2_000
-    }
 }
 
 #[derive(Debug)]

@@ -2,12 +2,12 @@
 //!
 //! Each part is as plain as can be and refuses what the real one refuses. All follows from one seed.
 
-use super::faults::{Dice, Fault, Faults, Mix, strikes};
+use super::faults::{Dice, Fault, Faults, Mix, Silence, strikes};
 use super::flights::{Flight, Load};
 use super::hosts::{File, Host};
 use super::rows::Sink;
 use super::tables::{Counters, Tally, told};
-use super::workload::{self, Begin, EPOCH_MS, Log, PARTITIONS, Silence};
+use super::workload::{self, Begin, EPOCH_MS, Log, PARTITIONS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
