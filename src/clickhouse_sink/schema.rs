@@ -25,7 +25,7 @@ pub struct SchemaFile {
 }
 
 /// Every file, in order.
-pub const FILES: [SchemaFile; 4] = [
+pub const FILES: [SchemaFile; 5] = [
     SchemaFile {
         number: 1,
         name: "0001_tables.sql",
@@ -45,6 +45,11 @@ pub const FILES: [SchemaFile; 4] = [
         number: 4,
         name: "0004_what_followed.sql",
         sql: include_str!("../../deploy/clickhouse/0004_what_followed.sql"),
+    },
+    SchemaFile {
+        number: 5,
+        name: "0005_windows_of_invocations.sql",
+        sql: include_str!("../../deploy/clickhouse/0005_windows_of_invocations.sql"),
     },
 ];
 
@@ -297,6 +302,7 @@ mod tests {
         "14aa89cfc3eecc4ab30df5b42a91c4ac99393b1b71aa7d8b762553b5d8ab3b0c",
         "71f5f2d72dd15fb724c5b6a45bf4343d1d4ce966f18b19778528901332a39ba4",
         "e9668faa353b5d719d5ed3a292a83f56d8f4eccb3adff9c4675448969313b53c",
+        "2ea54ddbf2868f479e302318e5d98b351ccf7964cffd29150f1e3180cc0eb530",
     ];
 
     #[test]
