@@ -16,7 +16,7 @@ export CARGO_TARGET_DIR="$target" CARGO_PROFILE_DEV_DEBUG=false RUST_BACKTRACE=0
 
 # Puts the tree back as it is; only files that differ are touched, so that cargo builds only those.
 restore() {
-    for part in src tests/simulation; do
+    for part in src tests/simulation tests/support; do
         mkdir -p "$copy/tree/$part"
         (cd "$part" && find . -type f) | while read -r file; do
             cmp -s "$part/$file" "$copy/tree/$part/$file" && continue
