@@ -4,6 +4,8 @@
 //! happened on the way? Nothing here looks inside the process.
 #![cfg(feature = "demo")]
 
+#[path = "daemon/hostile.rs"]
+mod hostile;
 #[path = "daemon/membership.rs"]
 mod membership;
 #[path = "daemon/planted.rs"]
