@@ -67,7 +67,7 @@ pub struct ReplayArgs {
     /// Reads this topic from its start to where it ends now; joins no group, commits nothing
     #[arg(long, value_name = "NAME", conflicts_with = "files")]
     pub topic: Option<String>,
-    /// Configuration: limits, topic defaults and, for --topic, [kafka] are taken from it
+    /// Configuration: limits, topic defaults and, for --topic, the brokers are taken from it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// What to print [default: timeline on a terminal, else report]
