@@ -6,8 +6,7 @@
 
 use crate::core::event::ServedBy;
 use crate::core::fact::{
-    AgentRunFact, AgentRunStatus, CallStatus, Executed, ModelCallFact, Table, ToolCallFact,
-    ToolStatus,
+    AgentRunFact, AgentRunStatus, CallStatus, Executed, ModelCallFact, ToolCallFact, ToolStatus,
 };
 use crate::core::sample::{Family, Move, Sample};
 use crate::core::usage::{TokenUsage, UsageState};
@@ -325,6 +324,5 @@ pub fn agent_run(is_observed: &mut bool, app: &Name, fact: &AgentRunFact, out: &
 
 /// A correction of an invocation's status, counted once per change.
 pub fn status_corrected(app: &Name, out: &mut Vec<Sample>) {
-    let _ = Table::Invocations;
     out.push(correction(app, "invocation_status", 1));
 }
